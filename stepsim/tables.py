@@ -1,0 +1,201 @@
+"""Frozen structs of columns: they compare by value, have a digest, and go to and from one zip of Parquet tables.
+
+A file is a zip with ``meta.json`` (format, version and small facts) and one Parquet member for each table. A list of
+integers in a column is a `Ragged`. Reading executes nothing.
+"""
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepsim.errors import FileError
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Lists of integers of different lengths, stored end to end (CSR).
+
+    List ``i`` is ``values[starts[i]:starts[i + 1]]``; ``starts`` has one entry more than there are lists.
+    """
+
+    starts: NDArray[np.int64]
+    values: NDArray[np.int64]
+
+    @classmethod
+    def from_lists(cls, lists: Sequence[Sequence[int]]) -> Self:
+        lengths = [len(entry) for entry in lists]
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        flat = [value for entry in lists for value in entry]
+        return cls(starts, np.array(flat, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        return self.values[self.starts[index] : self.starts[index + 1]]
+
+    def owners(self) -> NDArray[np.int64]:
+        """For each value, the list that it belongs to."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.starts))
+
+    def to_lists(self) -> list[list[int]]:
+        flat = self.values.tolist()
+        bounds = self.starts.tolist()
+        return [flat[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+Column = NDArray[Any] | Ragged | tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A frozen table: each field is a numpy array, a `Ragged` or a tuple of strings, all of one length."""
+
+    def __len__(self) -> int:
+        names = fields(self)
+        return len(getattr(self, names[0].name)) if names else 0
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return len(self) == len(other) and self.digest() == other.digest()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def columns(self) -> dict[str, Column]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def digest(self) -> str:
+        """SHA-256 over names, dtypes and values of all columns."""
+        digest = hashlib.sha256()
+        for name, column in self.columns().items():
+            digest.update(f"{type(self).__name__}.{name}:".encode())
+            for part in _parts(column):
+                digest.update(part)
+        return digest.hexdigest()
+
+
+def _parts(column: Column) -> Iterable[bytes]:
+    match column:
+        case tuple():
+            yield json.dumps(column).encode()
+        case Ragged():
+            yield column.starts.astype("<i8").tobytes()
+            yield column.values.astype("<i8").tobytes()
+        case _:
+            yield column.dtype.str.encode() + np.ascontiguousarray(column).tobytes()
+
+
+def write_zip(path: str | Path, meta: Mapping[str, object], tables: Mapping[str, Columns]) -> None:
+    """Write ``meta`` and ``tables`` to ``path``: all of it, or nothing."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(_entry("meta.json"), json.dumps(meta, indent=1))
+        for name, table in tables.items():
+            columns = {key: _to_arrow(column) for key, column in table.columns().items()}
+            member = io.BytesIO()
+            pq.write_table(pa.table(columns), member, compression="zstd")
+            archive.writestr(_entry(f"{name}.parquet"), member.getvalue())
+    write_bytes(path, buffer.getvalue())
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write to a temporary file beside ``path``, then rename, so that nobody sees half a file."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FileError(path, "output", None, f"cannot be written: {error.strerror}") from error
+
+
+def read_meta(path: str | Path) -> dict[str, Any] | None:
+    """``meta.json`` of a zip written by `write_zip`; ``None`` when ``path`` is no such file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return cast("dict[str, Any]", json.loads(archive.read("meta.json")))
+    except (zipfile.BadZipFile, KeyError, ValueError):
+        return None
+
+
+def read_zip(
+    path: str | Path, form: str, tables: Mapping[str, type[Columns]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Meta and tables of a file of format ``form``. Raises `FileError` if it is anything else."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not Path(path).is_file():
+        raise FileError(path, "file", None, "does not exist")
+    meta = read_meta(path)
+    if meta is None or meta.get("format") != form:
+        raise FileError(path, "format", meta and meta.get("format"), f"must be {form}")
+    found: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name, kind in tables.items():
+            try:
+                table = pq.read_table(io.BytesIO(archive.read(f"{name}.parquet")))
+                found[name] = kind(*[_from_arrow(table[field.name]) for field in fields(kind)])
+            except (KeyError, pa.ArrowInvalid, zipfile.BadZipFile) as error:
+                raise FileError(path, f"table {name}", None, f"cannot be read: {error}") from error
+    return meta, found
+
+
+def read_json(path: str | Path, form: str) -> dict[str, Any]:
+    """The object in a JSON file whose ``format`` is ``form``. Raises `FileError` if it is anything else."""
+    try:
+        body = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise FileError(path, "file", None, f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise FileError(path, "file", None, f"is not JSON: {error}") from error
+    if not isinstance(body, dict) or body.get("format") != form:
+        found = body.get("format") if isinstance(body, dict) else type(body).__name__
+        raise FileError(path, "format", found, f"must be {form}")
+    return body
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """A member with a fixed date, so that equal content gives equal bytes."""
+    return zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+
+
+def _to_arrow(column: Column) -> Any:
+    import pyarrow as pa
+
+    match column:
+        case tuple():
+            return pa.array(column, type=pa.string())
+        case Ragged():
+            return pa.LargeListArray.from_arrays(column.starts, column.values)
+        case _:
+            return pa.array(column)
+
+
+def _from_arrow(column: Any) -> Column:
+    import pyarrow as pa
+
+    flat = column.combine_chunks()
+    if isinstance(flat, pa.ChunkedArray):
+        flat = pa.concat_arrays(flat.chunks) if flat.num_chunks else pa.array([], type=flat.type)
+    if pa.types.is_string(flat.type):
+        return tuple(flat.to_pylist())
+    if pa.types.is_large_list(flat.type):
+        starts = flat.offsets.to_numpy().astype(np.int64)
+        return Ragged(starts - starts[0], flat.flatten().to_numpy(zero_copy_only=False))
+    return cast("NDArray[Any]", flat.to_numpy(zero_copy_only=False))

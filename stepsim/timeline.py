@@ -1,0 +1,164 @@
+"""Timeline and Span: when each task of a plan ran, simulated or measured."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepsim.plan import NONE, Plan, TaskKind
+from stepsim.tables import Columns, read_zip, write_zip
+
+FORMAT = "stepsim-timeline"
+Source = Literal["simulated", "measured"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One task with its start and end, as people see it."""
+
+    row: int
+    name: str
+    kind: TaskKind
+    lane: str
+    start_s: float
+    end_s: float
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, eq=False)
+class Spans(Columns):
+    """One row a task, in plan order. ``name`` and ``lane`` index the names of the timeline."""
+
+    kind: NDArray[np.int8]
+    name: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySteps(Columns):
+    """Bytes resident on a device from ``time_s`` on, in the order in which the host issued the tasks."""
+
+    device: NDArray[np.int32]
+    time_s: NDArray[np.float64]
+    resident_bytes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Marks(Columns):
+    """Named instants: the borders of steps."""
+
+    name: tuple[str, ...]
+    time_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Spans, memory and marks of one run of a plan. Times are seconds from the start of the run.
+
+    A lane is a stream, or a host thread for host work. ``source`` says whether it was simulated or measured.
+    """
+
+    source: Source
+    plan_hash: str
+    lanes: tuple[str, ...]
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+    spans: Spans
+    memory: MemorySteps
+    marks: Marks
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        start_s: NDArray[np.float64],
+        end_s: NDArray[np.float64],
+        source: Source,
+        memory: MemorySteps | None = None,
+    ) -> Self:
+        """The timeline of ``plan`` whose row ``i`` ran from ``start_s[i]`` to ``end_s[i]``.
+
+        A mark is the start of its host row.
+        """
+        names = plan.row_names()
+        labels = tuple(dict.fromkeys(names))
+        code = {label: index for index, label in enumerate(labels)}
+        tasks = plan.tasks
+        on_stream = tasks.stream != NONE
+        lane = np.where(on_stream, tasks.stream, len(plan.streams) + tasks.thread)
+        return cls(
+            source=source,
+            plan_hash=plan.content_hash,
+            lanes=plan.lane_names(),
+            names=labels,
+            devices=plan.devices.name,
+            spans=Spans(
+                kind=tasks.kind,
+                name=np.array([code[name] for name in names], dtype=np.int32),
+                lane=lane.astype(np.int32),
+                start_s=start_s,
+                end_s=end_s,
+            ),
+            memory=no_memory_steps() if memory is None else memory,
+            marks=Marks(plan.marks.name, start_s[plan.marks.row]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __iter__(self) -> Iterator[Span]:
+        return (self.span(row) for row in range(len(self)))
+
+    def span(self, row: int) -> Span:
+        spans = self.spans
+        return Span(
+            row=row,
+            name=self.names[spans.name[row]],
+            kind=TaskKind(int(spans.kind[row])),
+            lane=self.lanes[spans.lane[row]],
+            start_s=float(spans.start_s[row]),
+            end_s=float(spans.end_s[row]),
+        )
+
+    @property
+    def makespan_s(self) -> float:
+        """From time 0 to the last end."""
+        return float(self.spans.end_s.max(initial=0.0))
+
+    def save(self, path: str | Path) -> None:
+        meta = {
+            "format": FORMAT,
+            "version": 1,
+            "source": self.source,
+            "plan_hash": self.plan_hash,
+            "lanes": self.lanes,
+            "names": self.names,
+            "devices": self.devices,
+        }
+        write_zip(path, meta, {"spans": self.spans, "memory": self.memory, "marks": self.marks})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Raises `FileError` if ``path`` holds no timeline."""
+        kinds = {"spans": Spans, "memory": MemorySteps, "marks": Marks}
+        meta, tables = read_zip(path, FORMAT, kinds)
+        return cls(
+            source=meta["source"],
+            plan_hash=meta["plan_hash"],
+            lanes=tuple(meta["lanes"]),
+            names=tuple(meta["names"]),
+            devices=tuple(meta["devices"]),
+            **tables,
+        )
+
+
+def no_memory_steps() -> MemorySteps:
+    return MemorySteps(np.zeros(0, np.int32), np.zeros(0, np.float64), np.zeros(0, np.int64))

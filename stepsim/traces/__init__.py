@@ -1,0 +1,1 @@
+"""Measurements of real machines: the Trace, and readers of the formats that profilers write."""

@@ -1,0 +1,77 @@
+"""Trace: measured samples of one machine, with where they come from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pandas as pd
+
+from stepsim.errors import FileError
+from stepsim.tables import write_bytes
+
+FORMAT = "stepsim-trace"
+
+COLUMNS: dict[str, str] = {
+    "kind": "str",  # kernel, collective, copy, memset, launch, sync, host, step, overhead
+    "name": "str",  # kernel or function name, as recorded
+    "device": "str",  # gpu0, cpu0, ...; empty for host events
+    "stream": "int64",  # -1 where there is none
+    "thread": "int64",  # host thread, -1 where there is none
+    "start_s": "float64",
+    "duration_s": "float64",
+    "correlation": "int64",  # ties a launch to its kernel or copy; -1 where there is none
+    "size_bytes": "int64",  # copies and collectives; 0 elsewhere
+    "source": "str",  # where a copy comes from: device, pageable, pinned; empty elsewhere
+    "destination": "str",
+    "work": "str",  # signature of the work that was timed; empty in imported traces
+}
+"""Columns of `Trace.events` with their dtypes."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trace:
+    """Events (columns `COLUMNS`, times in seconds) and provenance: text facts such as file, gpu, versions, date."""
+
+    events: pd.DataFrame
+    provenance: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        missing = [column for column in COLUMNS if column not in self.events.columns]
+        assert not missing, f"trace lacks columns {missing}"
+
+    def of(self, *kinds: str) -> pd.DataFrame:
+        """The events of these kinds."""
+        return self.events[self.events["kind"].isin(kinds)]
+
+    def save(self, path: str | Path) -> None:
+        """One Parquet file; the provenance is in its schema."""
+        import io
+
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(self.events[list(COLUMNS)], preserve_index=False)
+        facts = {"format": FORMAT, "provenance": json.dumps(dict(self.provenance))}
+        buffer = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata(facts), buffer, compression="zstd")
+        write_bytes(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Raises `FileError` if ``path`` holds no trace."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise FileError(path, "file", None, f"is not a trace: {error}") from error
+        facts = table.schema.metadata or {}
+        if facts.get(b"format") != FORMAT.encode():
+            raise FileError(path, "format", facts.get(b"format"), f"must be {FORMAT}")
+        missing = [column for column in COLUMNS if column not in table.column_names]
+        if missing:
+            raise FileError(path, "columns", missing, "are missing")
+        return cls(events=table.to_pandas(), provenance=json.loads(facts[b"provenance"]))

@@ -1,0 +1,178 @@
+"""Workload, Op and Tensor: one training step as a graph, with no values and no torch."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from stepsim.errors import FileError, WorkloadError
+from stepsim.tables import read_json, write_bytes
+
+FORMAT = "stepsim-workload"
+
+
+class Phase(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+class Role(StrEnum):
+    """What a tensor is for. A ``buffer`` is model state without a gradient (batch-norm statistics)."""
+
+    INPUT = "input"
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    OPTIMIZER_STATE = "optimizer_state"
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One storage; views of it are not tensors.
+
+    ``shape`` and ``dtype`` are those of the value that its producer wrote; ``size_bytes`` is the whole storage.
+    ``saved`` marks what the forward pass keeps for the backward pass (directly or through a view).
+    """
+
+    name: str
+    role: Role
+    size_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    saved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation of one step.
+
+    ``inputs`` and ``outputs`` index the tensors of the workload, in the order in which the work takes and gives them;
+    ``mutates`` are the inputs written in place. ``signature`` is equal for ops that are the same work on other tensors
+    (kind, arguments, views, layouts): measured once, it serves all of them. ``random`` ops draw from a generator.
+    """
+
+    name: str
+    phase: Phase
+    kind: str
+    module: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    mutates: tuple[int, ...] = ()
+    flop: int
+    bytes_read: int
+    bytes_written: int
+    input_shapes: tuple[tuple[int, ...], ...]
+    output_shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    arguments: str
+    signature: str
+    random: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One training step: ops in execution order over tensors.
+
+    ``loss`` indexes the tensor of the loss; ``gradients`` maps each trained parameter to its gradient, both as tensor
+    indices. Raises `WorkloadError` when ops and tensors contradict each other.
+    """
+
+    name: str
+    batch: int
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    loss: int
+    gradients: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        written = {i for i, tensor in enumerate(self.tensors) if tensor.role in _FROM_OUTSIDE}
+        for op in self.ops:
+            for index in (*op.inputs, *op.outputs):
+                if not 0 <= index < len(self.tensors):
+                    raise WorkloadError(f"op {op.name!r}: tensor {index} of {len(self.tensors)} does not exist")
+            for index in op.inputs:
+                if index not in written:
+                    raise WorkloadError(
+                        f"op {op.name!r} reads tensor {self.tensors[index].name!r} before any op writes it"
+                    )
+            if not set(op.mutates) <= set(op.inputs):
+                raise WorkloadError(f"op {op.name!r}: mutates {op.mutates}, which are not all inputs")
+            written.update(op.outputs)
+
+    @cached_property
+    def producer(self) -> dict[int, int]:
+        """Tensor to the op that writes it first; tensors from outside have none."""
+        found: dict[int, int] = {}
+        for index, op in enumerate(self.ops):
+            for tensor in op.outputs:
+                found.setdefault(tensor, index)
+        return found
+
+    @cached_property
+    def consumers(self) -> dict[int, tuple[int, ...]]:
+        """Tensor to the ops that read it, in execution order."""
+        found: dict[int, list[int]] = {index: [] for index in range(len(self.tensors))}
+        for index, op in enumerate(self.ops):
+            for tensor in dict.fromkeys(op.inputs):
+                found[tensor].append(index)
+        return {tensor: tuple(ops) for tensor, ops in found.items()}
+
+    @cached_property
+    def graph_hash(self) -> str:
+        """SHA-256 over tensors and ops, whatever the workload is called."""
+        body = self._body()
+        del body["name"]
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def flop(self) -> int:
+        return sum(op.flop for op in self.ops)
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "batch": self.batch,
+            "loss": self.loss,
+            "gradients": [[parameter, gradient] for parameter, gradient in self.gradients.items()],
+            "tensors": [asdict(tensor) for tensor in self.tensors],
+            "ops": [asdict(op) for op in self.ops],
+        }
+
+    def save(self, path: str | Path) -> None:
+        body = {"format": FORMAT, "version": 1, **self._body()}
+        write_bytes(path, json.dumps(body, indent=1).encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Raises `FileError` if ``path`` holds no workload."""
+        body = read_json(path, FORMAT)
+        try:
+            return cls(
+                name=body["name"],
+                batch=body["batch"],
+                loss=body["loss"],
+                gradients={parameter: gradient for parameter, gradient in body["gradients"]},
+                tensors=tuple(_tensor(entry) for entry in body["tensors"]),
+                ops=tuple(_op(entry) for entry in body["ops"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(path, "workload", None, f"cannot be read: {error}") from error
+
+
+_FROM_OUTSIDE = {Role.INPUT, Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE}
+
+
+def _tensor(entry: Mapping[str, Any]) -> Tensor:
+    return Tensor(**{**entry, "role": Role(entry["role"]), "shape": tuple(entry["shape"])})
+
+
+def _op(entry: Mapping[str, Any]) -> Op:
+    lists = {key: tuple(entry[key]) for key in ("inputs", "outputs", "mutates")}
+    shapes = {key: tuple(tuple(shape) for shape in entry[key]) for key in ("input_shapes", "output_shapes")}
+    return Op(**{**entry, **lists, **shapes, "phase": Phase(entry["phase"])})
