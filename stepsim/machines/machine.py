@@ -1,0 +1,151 @@
+"""Device, Link and Machine: what the hardware is, every number with its source."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from stepsim.errors import MachineError
+
+
+class DeviceKind(StrEnum):
+    """A GPU runs its streams beside the host. A CPU has no queue: a row on it runs on the thread that issues it.
+
+    A host device is memory only: where swapped-out tensors go.
+    """
+
+    GPU = "gpu"
+    CPU = "cpu"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU, CPU, or host memory.
+
+    ``memory_bytes`` is what one process can allocate. ``peak_flop_per_s`` is by dtype; peaks are data-sheet values and
+    0 or empty where unknown. ``copy_engines`` counts engines for each direction. ``sources`` says for each number where
+    it comes from.
+    """
+
+    name: str
+    kind: DeviceKind
+    memory_bytes: int
+    sources: Mapping[str, str]
+    model: str = ""
+    peak_flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    memory_bandwidth_bytes_per_s: float = 0.0
+    num_sms: int = 0
+    copy_engines: int = 1
+
+    def __post_init__(self) -> None:
+        where = f"device {self.name!r}"
+        _check_number(where, "memory_bytes", self.memory_bytes, positive=True)
+        _check_number(where, "memory_bandwidth_bytes_per_s", self.memory_bandwidth_bytes_per_s)
+        _check_number(where, "num_sms", self.num_sms)
+        _check_number(where, "copy_engines", self.copy_engines, positive=True)
+        for dtype, peak in self.peak_flop_per_s.items():
+            _check_number(where, f"peak_flop_per_s.{dtype}", peak, positive=True)
+        given = {
+            "memory_bytes": True,
+            "peak_flop_per_s": bool(self.peak_flop_per_s),
+            "memory_bandwidth_bytes_per_s": bool(self.memory_bandwidth_bytes_per_s),
+            "num_sms": bool(self.num_sms),
+        }
+        _check_sources(where, given, self.sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One direction of a connection between two devices.
+
+    ``bandwidth_bytes_per_s`` is what large transfers achieve, not what the data sheet advertises.
+    """
+
+    name: str
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    sources: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        where = f"link {self.name!r}"
+        _check_number(where, "latency_s", self.latency_s)
+        _check_number(where, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, positive=True)
+        _check_sources(where, {"latency_s": True, "bandwidth_bytes_per_s": True}, self.sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The links that a transfer from ``source`` to ``destination`` occupies."""
+
+    source: str
+    destination: str
+    links: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Devices, links, and the routes between devices. Raises `MachineError` when they contradict each other."""
+
+    name: str
+    description: str = ""
+    devices: tuple[Device, ...]
+    links: tuple[Link, ...] = ()
+    routes: tuple[Route, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, nouns in (("device", self.devices), ("link", self.links)):
+            names = [noun.name for noun in nouns]
+            for name in names:
+                if names.count(name) > 1:
+                    raise MachineError(f"machine {self.name!r}: {what} {name!r} is there twice")
+        for route in self.routes:
+            for name in (route.source, route.destination):
+                self.device(name)
+            for name in route.links:
+                self.link(name)
+
+    @cached_property
+    def _devices(self) -> dict[str, Device]:
+        return {device.name: device for device in self.devices}
+
+    @cached_property
+    def _links(self) -> dict[str, Link]:
+        return {link.name: link for link in self.links}
+
+    @cached_property
+    def _routes(self) -> dict[tuple[str, str], tuple[Link, ...]]:
+        return {(r.source, r.destination): tuple(self.link(name) for name in r.links) for r in self.routes}
+
+    def device(self, name: str) -> Device:
+        if name not in self._devices:
+            raise MachineError(f"machine {self.name!r} has no device {name!r}; it has {sorted(self._devices)}")
+        return self._devices[name]
+
+    def link(self, name: str) -> Link:
+        if name not in self._links:
+            raise MachineError(f"machine {self.name!r} has no link {name!r}; it has {sorted(self._links)}")
+        return self._links[name]
+
+    def route(self, source: str, destination: str) -> tuple[Link, ...]:
+        """The links from ``source`` to ``destination``; none within a device."""
+        if source == destination:
+            return ()
+        if (source, destination) not in self._routes:
+            raise MachineError(f"machine {self.name!r} has no route from {source!r} to {destination!r}")
+        return self._routes[source, destination]
+
+
+def _check_number(where: str, name: str, value: float, *, positive: bool = False) -> None:
+    if not math.isfinite(value) or value < 0 or (positive and value == 0):
+        raise MachineError(f"{where}: {name} must be {'> 0' if positive else '>= 0'}, got {value}")
+
+
+def _check_sources(where: str, given: Mapping[str, bool], sources: Mapping[str, str]) -> None:
+    for name, is_given in given.items():
+        if is_given and not sources.get(name):
+            raise MachineError(f"{where}: {name} needs a source")
+    for name in sources:
+        if not given.get(name):
+            raise MachineError(f"{where}: a source is named for {name}, which is not given")
