@@ -1,1 +1,149 @@
-"""stepsim: how long will one training step take, and how much memory, run this way on that machine?"""
+"""stepsim: how long will one training step take, and how much memory, run this way on that machine?
+
+The public names are listed in `__all__`. Each is imported from its module when it is first asked for, so that
+``import stepsim`` loads neither torch nor any other heavy package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stepsim.errors import (
+    CalibrationError,
+    CaptureError,
+    DeadlockError,
+    FileError,
+    InfeasibleError,
+    MachineError,
+    NotFittedError,
+    OutOfMemoryError,
+    PlanError,
+    StepsimError,
+    WorkloadError,
+)
+
+if TYPE_CHECKING:
+    from stepsim.costmodels import Calibration, DataSheetCosts, GivenCosts, RecordedCosts
+    from stepsim.executor import BoundProgram, Execution, Executor, execute, record
+    from stepsim.machines import Device, DeviceKind, Link, Machine, Route, load_machine
+    from stepsim.memory import MemoryProfile, check_memory, memory_profile
+    from stepsim.plan import Costs, Plan, Task, TaskKind
+    from stepsim.plan_builder import PlanBuilder
+    from stepsim.report import Report
+    from stepsim.simulator import simulate
+    from stepsim.strategies import Proposal, Strategy
+    from stepsim.timeline import Span, Timeline
+    from stepsim.traces.trace import Trace
+    from stepsim.validation import Comparison, compare
+    from stepsim.workloads import Op, Phase, Role, Tensor, Workload
+    from stepsim.workloads.capture import capture
+    from stepsim.workloads.program import Program
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoundProgram",
+    "Calibration",
+    "CalibrationError",
+    "CaptureError",
+    "Comparison",
+    "Costs",
+    "DataSheetCosts",
+    "DeadlockError",
+    "Device",
+    "DeviceKind",
+    "Execution",
+    "Executor",
+    "FileError",
+    "GivenCosts",
+    "InfeasibleError",
+    "Link",
+    "Machine",
+    "MachineError",
+    "MemoryProfile",
+    "NotFittedError",
+    "Op",
+    "OutOfMemoryError",
+    "Phase",
+    "Plan",
+    "PlanBuilder",
+    "PlanError",
+    "Program",
+    "Proposal",
+    "RecordedCosts",
+    "Report",
+    "Role",
+    "Route",
+    "Span",
+    "StepsimError",
+    "Strategy",
+    "Task",
+    "TaskKind",
+    "Tensor",
+    "Timeline",
+    "Trace",
+    "Workload",
+    "WorkloadError",
+    "capture",
+    "check_memory",
+    "compare",
+    "execute",
+    "load_machine",
+    "memory_profile",
+    "record",
+    "simulate",
+]
+
+_HOME = {
+    "BoundProgram": "executor",
+    "Calibration": "costmodels",
+    "Comparison": "validation",
+    "Costs": "plan",
+    "DataSheetCosts": "costmodels",
+    "Device": "machines",
+    "DeviceKind": "machines",
+    "Execution": "executor",
+    "Executor": "executor",
+    "GivenCosts": "costmodels",
+    "Link": "machines",
+    "Machine": "machines",
+    "MemoryProfile": "memory",
+    "Op": "workloads",
+    "Phase": "workloads",
+    "Plan": "plan",
+    "PlanBuilder": "plan_builder",
+    "Program": "workloads.program",
+    "Proposal": "strategies",
+    "RecordedCosts": "costmodels",
+    "Report": "report",
+    "Role": "workloads",
+    "Route": "machines",
+    "Span": "timeline",
+    "Strategy": "strategies",
+    "Task": "plan",
+    "TaskKind": "plan",
+    "Tensor": "workloads",
+    "Timeline": "timeline",
+    "Trace": "traces.trace",
+    "Workload": "workloads",
+    "capture": "workloads.capture",
+    "check_memory": "memory",
+    "compare": "validation",
+    "execute": "executor",
+    "load_machine": "machines",
+    "memory_profile": "memory",
+    "record": "executor",
+    "simulate": "simulator",
+}
+"""The module of each name that is imported on demand."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'stepsim' has no attribute {name!r}")
+    value = getattr(import_module(f"stepsim.{_HOME[name]}"), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

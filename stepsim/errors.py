@@ -19,7 +19,8 @@ class FileError(StepsimError, ValueError):
 
     def __init__(self, path: object, field: str, value: object, problem: str) -> None:
         shown = "" if value is None else f", got {_short(value)}"
-        super().__init__(f"{path}: {field}: {problem}{shown}")
+        one_line = " ".join(problem.split())
+        super().__init__(f"{path}: {field}: {one_line}{shown}")
 
 
 class MachineError(StepsimError, ValueError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stepsim.errors import OutOfMemoryError
+from stepsim.errors import OutOfMemoryError, PlanError
 from stepsim.plan import Plan
 from stepsim.timeline import MemorySteps
 from stepsim.units import format_bytes
@@ -52,7 +52,14 @@ class MemoryProfile:
         return found
 
     def _index(self, device: str) -> int:
-        return self.plan.devices.name.index(device)
+        return device_index(self.plan, device)
+
+
+def device_index(plan: Plan, device: str) -> int:
+    """Raises `PlanError` for a device that ``plan`` does not use."""
+    if device not in plan.devices.name:
+        raise PlanError(f"the plan has no device {device!r}; it has {list(plan.devices.name)}")
+    return plan.devices.name.index(device)
 
 
 def memory_profile(plan: Plan) -> MemoryProfile:
@@ -81,11 +88,12 @@ def lifetimes(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def check_memory(plan: Plan, limits_bytes: Mapping[str, int]) -> MemoryProfile:
     """The profile of ``plan`` if every device of ``limits_bytes`` stays within its limit.
 
-    Raises `OutOfMemoryError` that names the first row over it, the buffer, and resident bytes by role.
+    Raises `OutOfMemoryError` that names the first row over it, the buffer, and resident bytes by role; `PlanError` for
+    a device that ``plan`` does not use.
     """
     profile = memory_profile(plan)
     for device, limit_bytes in limits_bytes.items():
-        index = plan.devices.name.index(device)
+        index = device_index(plan, device)
         if profile.initial[index] > limit_bytes:
             raise OutOfMemoryError(_message(profile, device, limit_bytes, NO_ROW))
         over = np.flatnonzero(profile.during[index] > limit_bytes)
@@ -98,7 +106,7 @@ NO_ROW = -1
 
 
 def _message(profile: MemoryProfile, device: str, limit_bytes: int, row: int) -> str:
-    plan, index = profile.plan, profile.plan.devices.name.index(device)
+    plan, index = profile.plan, device_index(profile.plan, device)
     if row == NO_ROW:
         subject, used_bytes = "before the first task", profile.initial[index]
     else:
@@ -115,18 +123,14 @@ def _message(profile: MemoryProfile, device: str, limit_bytes: int, row: int) ->
 def memory_steps(profile: MemoryProfile, start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> MemorySteps:
     """The profile over the time of a run, in issue order, so that its highest step is the peak of the plan.
 
-    A row's bytes count from the start of the row, or of an earlier-issued row that starts later. Only changes are
-    kept; each device begins with a step at time 0.
+    A row's bytes count from the start of the row, or of an earlier-issued row that starts later; they are given back at
+    its end, or when the next-issued row starts. Only changes are kept; each device begins with a step at time 0.
     """
     begin_s = np.maximum.accumulate(start_s)
-    finish_s = np.maximum(begin_s, end_s)
-    parts = []
-    for index in range(len(profile.initial)):
-        time_s = np.concatenate([[0.0], np.column_stack([begin_s, finish_s]).ravel()])
-        level = np.column_stack([profile.during[index], profile.after[index]]).ravel()
-        resident = np.concatenate([profile.initial[index : index + 1], level])
-        changes = np.concatenate([[True], np.diff(resident) != 0])
-        time_s = np.maximum.accumulate(time_s)
-        parts.append((np.full(int(changes.sum()), index, np.int32), time_s[changes], resident[changes]))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return MemorySteps(columns[0], columns[1], columns[2])
+    finish_s = np.minimum(np.maximum(begin_s, end_s), np.append(begin_s[1:], np.inf))
+    time_s = np.concatenate([[0.0], np.column_stack([begin_s, finish_s]).ravel()])
+    level = np.stack([profile.during, profile.after], axis=2).reshape(len(profile.initial), 2 * len(start_s))
+    resident = np.concatenate([profile.initial[:, np.newaxis], level], axis=1)
+    changes = np.diff(resident, axis=1, prepend=-1) != 0
+    device, step = np.nonzero(changes)
+    return MemorySteps(device.astype(np.int32), time_s[step], resident[changes])

@@ -337,6 +337,22 @@ class TaskCosts:
     index: NDArray[np.int32]
     table: CostTable
 
+    def seconds_alone(self, plan: Plan, machine: "Machine") -> NDArray[np.float64]:
+        """What each task takes when nothing else runs, launch apart."""
+        table, tasks = self.table, plan.tasks
+        devices = plan.devices.name
+        slowest = np.array(
+            [
+                min((link.bandwidth_bytes_per_s for link in machine.route(devices[a], devices[b])), default=np.inf)
+                for a, b in zip(plan.routes.source, plan.routes.destination, strict=True)
+            ]
+            + [np.inf]
+        )
+        rate = np.minimum(table.rate_cap_bytes_per_s[self.index], slowest[tasks.route])
+        moved = table.latency_s[self.index] + tasks.size_bytes / rate
+        moves = np.isin(tasks.kind, TRANSFERS) & ~table.fixed[self.index]
+        return np.where(moves, moved, np.where(tasks.kind == TaskKind.RELEASE, 0.0, table.seconds[self.index]))
+
 
 class Costs(Protocol):
     """Anything that prices the tasks of a plan: a calibration, a recorded run, or given numbers."""

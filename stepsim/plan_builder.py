@@ -6,7 +6,7 @@ the owner stream. What a strategy wants beyond that it says with ``after``.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from stepsim.plan import (
     WorkTable,
 )
 from stepsim.plan_check import check_plan
-from stepsim.tables import Columns, Ragged
+from stepsim.tables import Columns, Ragged, column_types
 
 Rows = Iterable[int]
 
@@ -251,15 +251,12 @@ T = TypeVar("T", bound=Columns)
 
 def _table(kind: type[T], entries: Sequence[tuple[Any, ...]]) -> T:
     """Turn entries (one tuple a row) into the columns that ``kind`` declares."""
-    hints = [hint for name, hint in get_type_hints(kind).items() if not name.startswith("_")]
-    columns = zip(*entries, strict=True) if entries else [()] * len(hints)
-    return kind(*[_column(hint, values) for hint, values in zip(hints, columns, strict=True)])
+    types = column_types(kind).values()
+    columns = zip(*entries, strict=True) if entries else [()] * len(types)
+    return kind(*[_column(held, values) for held, values in zip(types, columns, strict=True)])
 
 
-def _column(hint: Any, values: Sequence[Any]) -> Any:
-    if hint is Ragged:
+def _column(held: type, values: Sequence[Any]) -> Any:
+    if held is Ragged:
         return Ragged.from_lists(values)
-    if get_origin(hint) is tuple:
-        return tuple(values)
-    (dtype,) = get_args(get_args(hint)[1])
-    return np.array(values, dtype=dtype)
+    return tuple(values) if held is str else np.array(values, dtype=held)

@@ -7,17 +7,22 @@ ordered before row ``r`` when the clock of ``r`` has reached ``u``.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stepsim.errors import PlanError
-from stepsim.plan import NONE, Plan, TaskKind
+from stepsim.plan import NONE, TRANSFERS, Plan, TaskKind
+from stepsim.tables import Ragged
 
 
 def check_plan(plan: Plan) -> None:
     """Raises `PlanError` that names the row and what is wrong with it."""
+    _check_tables(plan)
     _check_indices(plan)
+    _check_buffers(plan)
+    _check_rows(plan)
     _check_dependencies(plan)
     _check_groups(plan)
     _check_marks(plan)
@@ -28,55 +33,93 @@ def _fail(plan: Plan, row: int, problem: str) -> PlanError:
     return PlanError(f"row {row} ({plan.row_names()[row]}): {problem}")
 
 
+def _check_tables(plan: Plan) -> None:
+    """The columns of a table have one length."""
+    for field in fields(plan):
+        columns = getattr(plan, field.name).columns()
+        for name, column in columns.items():
+            if isinstance(column, Ragged) and not column.is_whole:
+                raise PlanError(f"{field.name}: the starts of {name} do not divide its values into lists")
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise PlanError(f"{field.name}: columns differ in length: {lengths}")
+
+
 def _check_indices(plan: Plan) -> None:
-    """Every index is NONE or inside the table it points into."""
-    tasks, buffers = plan.tasks, plan.buffers
-    lengths = {name: len(column) for name, column in tasks.columns().items()}
-    if len(set(lengths.values())) > 1:
-        raise PlanError(f"task columns differ in length: {lengths}")
-    sizes = {
-        "device": (tasks.device, len(plan.devices)),
-        "stream": (tasks.stream, len(plan.streams)),
-        "work": (tasks.work, len(plan.work)),
-        "route": (tasks.route, len(plan.routes)),
-        "collective": (tasks.collective, len(plan.collectives)),
-        "buffer device": (buffers.device, len(plan.devices)),
-        "buffer owner": (buffers.owner, len(plan.streams)),
-        "stream device": (plan.streams.device, len(plan.devices)),
-        "route source": (plan.routes.source, len(plan.devices)),
-        "route destination": (plan.routes.destination, len(plan.devices)),
-    }
-    for name, (column, size) in sizes.items():
-        _check_range(name, column, size, lowest=NONE)
-    _check_range("kind", tasks.kind, len(TaskKind), lowest=0)
-    _check_range("thread", tasks.thread, len(plan.threads), lowest=0)
-    for name in ("reads", "writes", "allocates", "releases"):
-        _check_range(name, getattr(tasks, name).values, len(buffers), lowest=0)
-    if len(buffers) and buffers.size_bytes.min() < 0:
-        raise PlanError(f"buffer size_bytes must be >= 0, got {buffers.size_bytes.min()}")
-    for row in np.flatnonzero((tasks.stream == NONE) & (tasks.kind != TaskKind.HOST)):
-        raise _fail(plan, int(row), "needs a stream: only host work has none")
+    """Every index is inside the table it points into, or NONE where there may be nothing."""
+    tasks, buffers, routes = plan.tasks, plan.buffers, plan.routes
+    num_devices, num_streams = len(plan.devices), len(plan.streams)
+    for name, column, size, lowest in (
+        ("kind", tasks.kind, len(TaskKind), 0),
+        ("device", tasks.device, num_devices, NONE),
+        ("stream", tasks.stream, num_streams, NONE),
+        ("thread", tasks.thread, len(plan.threads), 0),
+        ("work", tasks.work, len(plan.work), NONE),
+        ("route", tasks.route, len(routes), NONE),
+        ("collective", tasks.collective, len(plan.collectives), NONE),
+        ("reads", tasks.reads.values, len(buffers), 0),
+        ("writes", tasks.writes.values, len(buffers), 0),
+        ("allocates", tasks.allocates.values, len(buffers), 0),
+        ("releases", tasks.releases.values, len(buffers), 0),
+        ("buffer device", buffers.device, num_devices, 0),
+        ("buffer owner", buffers.owner, num_streams, NONE),
+        ("stream device", plan.streams.device, num_devices, 0),
+        ("route source", routes.source, num_devices, 0),
+        ("route destination", routes.destination, num_devices, 0),
+    ):
+        for place in np.flatnonzero((column < lowest) | (column >= size)).tolist():
+            raise PlanError(f"{name} at {place}: must be in {lowest}..{size - 1}, got {column[place]}")
 
 
-def _check_range(name: str, column: NDArray[np.generic], size: int, lowest: int) -> None:
-    for place in np.flatnonzero((column < lowest) | (column >= size)):
-        raise PlanError(f"{name} at {place}: must be in {lowest}..{size - 1}, got {column[place]}")
+def _check_buffers(plan: Plan) -> None:
+    """Sizes are no debts, and an owner is a stream of the buffer's own device."""
+    buffers = plan.buffers
+    for buffer in np.flatnonzero(buffers.size_bytes < 0).tolist():
+        raise PlanError(f"buffer {buffers.name[buffer]!r}: size_bytes must be >= 0, got {buffers.size_bytes[buffer]}")
+    home = _looked_up(plan.streams.device, buffers.owner)
+    for buffer in np.flatnonzero((buffers.owner != NONE) & (home != buffers.device)).tolist():
+        raise PlanError(f"buffer {buffers.name[buffer]!r}: its owner is a stream of another device")
+
+
+def _check_rows(plan: Plan) -> None:
+    """Each row has what its kind needs."""
+    tasks, kind = plan.tasks, plan.tasks.kind
+    is_host, is_work = kind == TaskKind.HOST, np.isin(kind, (TaskKind.COMPUTE, TaskKind.RECOMPUTE, TaskKind.HOST))
+    off_home = tasks.device != _looked_up(plan.streams.device, tasks.stream)
+    abroad = (tasks.device != NONE) & (_looked_up(plan.devices.process, tasks.device) != plan.process_of_rows())
+    for wrong, problem in (
+        (~is_host & (tasks.stream == NONE), "needs a stream: only host work has none"),
+        (is_host & (tasks.stream != NONE), "is host work, which stands on no stream"),
+        (off_home, "is on another device than its stream"),
+        (abroad, "is issued by a thread of another process than its device's"),
+        (is_work & (tasks.work == NONE), "needs work"),
+        (np.isin(kind, TRANSFERS) & (tasks.route == NONE), "needs a route"),
+        ((kind == TaskKind.COLLECTIVE) & (tasks.collective == NONE), "needs a collective"),
+        (np.isin(kind, _GROUPED) & (tasks.group == NONE), "needs a group"),
+        (tasks.size_bytes < 0, "size_bytes must be >= 0"),
+    ):
+        for row in np.flatnonzero(wrong).tolist():
+            raise _fail(plan, row, problem)
+
+
+_GROUPED = (TaskKind.SEND, TaskKind.RECEIVE, TaskKind.COLLECTIVE)
+
+
+def _looked_up(column: NDArray[np.int32], index: NDArray[np.int32]) -> NDArray[np.int32]:
+    """``column[index]``, and NONE where the index is NONE."""
+    return np.append(column, np.int32(NONE))[index]
 
 
 def _check_dependencies(plan: Plan) -> None:
     """Dependencies point backward and stay within a process."""
     dependencies = plan.tasks.dependencies
     owners, values = dependencies.owners(), dependencies.values
-    for place in np.flatnonzero((values >= owners) | (values < 0)):
+    for place in np.flatnonzero((values >= owners) | (values < 0)).tolist():
         raise _fail(plan, int(owners[place]), f"depends on row {values[place]}, which is not an earlier row")
     process = plan.process_of_rows()
-    for place in np.flatnonzero(process[owners] != process[values]):
-        row, other = int(owners[place]), int(values[place])
-        raise _fail(plan, row, f"depends on row {other} of another process: processes meet only in groups")
-    on_stream = plan.tasks.stream != NONE
-    at_home = plan.devices.process[plan.tasks.device] == process
-    for row in np.flatnonzero(on_stream & ~at_home):
-        raise _fail(plan, int(row), "is issued by a thread of another process than its device's")
+    for place in np.flatnonzero(process[owners] != process[values]).tolist():
+        problem = f"depends on row {values[place]} of another process: processes meet only in groups"
+        raise _fail(plan, int(owners[place]), problem)
 
 
 def _check_groups(plan: Plan) -> None:
@@ -85,14 +128,9 @@ def _check_groups(plan: Plan) -> None:
     members: dict[int, list[int]] = defaultdict(list)
     for row in np.flatnonzero(tasks.group != NONE).tolist():
         members[int(tasks.group[row])].append(row)
-    for row in np.flatnonzero((tasks.group == NONE) & np.isin(tasks.kind, _GROUPED)):
-        raise _fail(plan, int(row), "needs a group")
     for rows in members.values():
         _check_group(plan, rows)
     _check_group_order(plan, members)
-
-
-_GROUPED = (TaskKind.SEND, TaskKind.RECEIVE, TaskKind.COLLECTIVE)
 
 
 def _check_group(plan: Plan, rows: list[int]) -> None:
@@ -112,6 +150,8 @@ def _check_group(plan: Plan, rows: list[int]) -> None:
         values = {int(getattr(tasks, name)[row]) for row in rows}
         if len(values) > 1:
             raise _fail(plan, first, f"members of its group differ in {name}: {sorted(values)}")
+    if len({int(tasks.stream[row]) for row in rows}) < len(rows):
+        raise _fail(plan, first, "two members of its group stand on one stream, where the first waits for the second")
 
 
 def _check_group_order(plan: Plan, members: dict[int, list[int]]) -> None:

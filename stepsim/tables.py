@@ -9,10 +9,13 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +46,13 @@ class Ragged:
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         return self.values[self.starts[index] : self.starts[index + 1]]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether ``starts`` divides ``values`` into lists, with nothing left over."""
+        starts = self.starts
+        ends_match = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(self.values)
+        return bool(ends_match and (np.diff(starts) >= 0).all())
+
     def owners(self) -> NDArray[np.int64]:
         """For each value, the list that it belongs to."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.starts))
@@ -50,7 +60,7 @@ class Ragged:
     def to_lists(self) -> list[list[int]]:
         flat = self.values.tolist()
         bounds = self.starts.tolist()
-        return [flat[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        return [flat[a:b] for a, b in pairwise(bounds)]
 
 
 Column = NDArray[Any] | Ragged | tuple[str, ...]
@@ -82,6 +92,21 @@ class Columns:
             for part in _parts(column):
                 digest.update(part)
         return digest.hexdigest()
+
+
+def column_types(kind: type[Columns]) -> dict[str, type]:
+    """What each column of ``kind`` holds: a numpy scalar type, `Ragged`, or ``str`` for a tuple of strings."""
+    hints = get_type_hints(kind)
+    return {field.name: _held(hints[field.name]) for field in fields(kind)}
+
+
+def _held(hint: Any) -> Any:
+    if hint is Ragged:
+        return Ragged
+    if get_origin(hint) is tuple:
+        return str
+    (scalar,) = get_args(get_args(hint)[1])
+    return scalar
 
 
 def _parts(column: Column) -> Iterable[bytes]:
@@ -120,7 +145,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise FileError(path, "output", None, f"cannot be written: {error.strerror}") from error
 
 
@@ -128,32 +154,60 @@ def read_meta(path: str | Path) -> dict[str, Any] | None:
     """``meta.json`` of a zip written by `write_zip`; ``None`` when ``path`` is no such file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return cast("dict[str, Any]", json.loads(archive.read("meta.json")))
-    except (zipfile.BadZipFile, KeyError, ValueError):
+            meta = json.loads(archive.read("meta.json"))
+    except _UNREADABLE:
         return None
+    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else None
+
+
+_UNREADABLE = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile)
+"""What reading a member of a damaged or foreign zip can raise."""
 
 
 def read_zip(
     path: str | Path, form: str, tables: Mapping[str, type[Columns]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Meta and tables of a file of format ``form``. Raises `FileError` if it is anything else."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not Path(path).is_file():
         raise FileError(path, "file", None, "does not exist")
     meta = read_meta(path)
     if meta is None or meta.get("format") != form:
         raise FileError(path, "format", meta and meta.get("format"), f"must be {form}")
-    found: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
-        for name, kind in tables.items():
-            try:
-                table = pq.read_table(io.BytesIO(archive.read(f"{name}.parquet")))
-                found[name] = kind(*[_from_arrow(table[field.name]) for field in fields(kind)])
-            except (KeyError, pa.ArrowInvalid, zipfile.BadZipFile) as error:
-                raise FileError(path, f"table {name}", None, f"cannot be read: {error}") from error
-    return meta, found
+        return meta, {name: _read_table(path, archive, name, kind) for name, kind in tables.items()}
+
+
+T = TypeVar("T", bound=Columns)
+
+
+def _read_table(path: str | Path, archive: zipfile.ZipFile, name: str, kind: type[T]) -> T:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(archive.read(f"{name}.parquet")))
+        columns = {key: _from_arrow(table[key]) for key in column_types(kind)}
+    except (*_UNREADABLE, pa.ArrowException) as error:
+        raise FileError(path, f"table {name}", None, f"cannot be read: {error}") from error
+    for key, wanted in column_types(kind).items():
+        if not _holds(columns[key], wanted):
+            raise FileError(path, f"table {name}", str(table[key].type), f"column {key} must hold {wanted.__name__}")
+    return kind(**columns)
+
+
+def _holds(column: Column, wanted: type) -> bool:
+    match column:
+        case tuple():
+            return wanted is str and None not in column
+        case Ragged():
+            return wanted is Ragged and column.values.dtype == np.int64
+        case _:
+            return column.dtype == wanted
+
+
+def write_json(path: str | Path, body: Mapping[str, object]) -> None:
+    """Write ``body`` as readable JSON: all of it, or nothing."""
+    write_bytes(path, json.dumps(body, indent=1).encode())
 
 
 def read_json(path: str | Path, form: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stepsim.plan import NONE, Plan, TaskKind
+from stepsim.errors import FileError
+from stepsim.plan import Plan, TaskKind
 from stepsim.tables import Columns, read_zip, write_zip
 
 FORMAT = "stepsim-timeline"
@@ -91,9 +92,6 @@ class Timeline:
         names = plan.row_names()
         labels = tuple(dict.fromkeys(names))
         code = {label: index for index, label in enumerate(labels)}
-        tasks = plan.tasks
-        on_stream = tasks.stream != NONE
-        lane = np.where(on_stream, tasks.stream, len(plan.streams) + tasks.thread)
         return cls(
             source=source,
             plan_hash=plan.content_hash,
@@ -101,9 +99,9 @@ class Timeline:
             names=labels,
             devices=plan.devices.name,
             spans=Spans(
-                kind=tasks.kind,
+                kind=plan.tasks.kind,
                 name=np.array([code[name] for name in names], dtype=np.int32),
-                lane=lane.astype(np.int32),
+                lane=plan.lane_of_rows().astype(np.int32),
                 start_s=start_s,
                 end_s=end_s,
             ),
@@ -150,14 +148,30 @@ class Timeline:
         """Raises `FileError` if ``path`` holds no timeline."""
         kinds = {"spans": Spans, "memory": MemorySteps, "marks": Marks}
         meta, tables = read_zip(path, FORMAT, kinds)
-        return cls(
-            source=meta["source"],
-            plan_hash=meta["plan_hash"],
-            lanes=tuple(meta["lanes"]),
-            names=tuple(meta["names"]),
-            devices=tuple(meta["devices"]),
-            **tables,
-        )
+        try:
+            timeline = cls(
+                source=meta["source"],
+                plan_hash=meta["plan_hash"],
+                lanes=tuple(meta["lanes"]),
+                names=tuple(meta["names"]),
+                devices=tuple(meta["devices"]),
+                **tables,
+            )
+        except (KeyError, TypeError) as error:
+            raise FileError(path, "meta", None, f"cannot be read: {error!r}") from error
+        timeline._check_indices(path)
+        return timeline
+
+    def _check_indices(self, path: str | Path) -> None:
+        """Raises `FileError` for a span or memory step that names something the file does not have."""
+        for field, column, size in (
+            ("kind", self.spans.kind, len(TaskKind)),
+            ("name", self.spans.name, len(self.names)),
+            ("lane", self.spans.lane, len(self.lanes)),
+            ("device", self.memory.device, len(self.devices)),
+        ):
+            for place in np.flatnonzero((column < 0) | (column >= size)).tolist():
+                raise FileError(path, field, int(column[place]), f"must be in 0..{size - 1}")
 
 
 def no_memory_steps() -> MemorySteps:

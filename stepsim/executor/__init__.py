@@ -1,1 +1,7 @@
-"""."""
+"""Run a plan on real hardware with PyTorch, and measure that hardware. It never sees a cost model."""
+
+from stepsim.executor.bound import BoundProgram, bind
+from stepsim.executor.execute import Execution, Executor, execute
+from stepsim.executor.record import record
+
+__all__ = ["BoundProgram", "Execution", "Executor", "bind", "execute", "record"]

@@ -3,7 +3,7 @@
 import platform
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,7 +21,7 @@ class _Strict(BaseModel):
 
 class _Device(_Strict):
     name: str
-    kind: str
+    kind: Literal["gpu", "cpu", "host"]
     model: str = ""
     memory_bytes: int
     peak_flop_per_s: dict[str, float] = Field(default_factory=dict)
@@ -110,10 +110,10 @@ def save_machine(machine: Machine, path: str | Path) -> None:
 
 
 def _fields(noun: Device | Link | Route) -> dict[str, Any]:
-    """Fields in order, with empty and zero ones left out; tables last, as TOML needs."""
+    """Fields in order, with empty texts left out."""
     found = {name: getattr(noun, name) for name in noun.__slots__}
     plain = {name: str(value) if isinstance(value, DeviceKind) else value for name, value in found.items()}
-    return {name: dict(value) if isinstance(value, dict) else value for name, value in plain.items() if value != ""}
+    return {name: value for name, value in plain.items() if value != ""}
 
 
 def this_cpu() -> Machine:

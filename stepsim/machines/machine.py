@@ -1,7 +1,8 @@
 """Device, Link and Machine: what the hardware is, every number with its source."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -25,8 +26,8 @@ class Device:
     """One GPU, CPU, or host memory.
 
     ``memory_bytes`` is what one process can allocate. ``peak_flop_per_s`` is by dtype; peaks are data-sheet values and
-    0 or empty where unknown. ``copy_engines`` counts engines for each direction. ``sources`` says for each number where
-    it comes from.
+    0 or empty where unknown. ``copy_engines`` counts engines for each direction; one needs no source. ``sources`` says
+    for each number where it comes from.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Device:
             "peak_flop_per_s": bool(self.peak_flop_per_s),
             "memory_bandwidth_bytes_per_s": bool(self.memory_bandwidth_bytes_per_s),
             "num_sms": bool(self.num_sms),
+            "copy_engines": self.copy_engines > 1,
         }
         _check_sources(where, given, self.sources)
 
@@ -95,16 +97,19 @@ class Machine:
     routes: tuple[Route, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, nouns in (("device", self.devices), ("link", self.links)):
-            names = [noun.name for noun in nouns]
-            for name in names:
-                if names.count(name) > 1:
-                    raise MachineError(f"machine {self.name!r}: {what} {name!r} is there twice")
+        self._check_unique("device", [repr(device.name) for device in self.devices])
+        self._check_unique("link", [repr(link.name) for link in self.links])
+        self._check_unique("route", [f"from {route.source!r} to {route.destination!r}" for route in self.routes])
         for route in self.routes:
             for name in (route.source, route.destination):
                 self.device(name)
             for name in route.links:
                 self.link(name)
+
+    def _check_unique(self, what: str, names: Sequence[str]) -> None:
+        for name, times in Counter(names).items():
+            if times > 1:
+                raise MachineError(f"machine {self.name!r}: {what} {name} is there {times} times")
 
     @cached_property
     def _devices(self) -> dict[str, Device]:

@@ -29,7 +29,8 @@ def _run_row(run: Run, row: int) -> Steps:
 def run_thread(run: Run, rows: list[int]) -> Steps:
     """A thread issues its rows in plan order, each at its launch cost.
 
-    Host work runs on the thread itself and pays no launch; a row that blocks holds the thread until it has ended.
+    Host work runs on the thread itself and pays no launch, nor does a release, which launches nothing; a row that
+    blocks holds the thread until it has ended.
 
     thread  LLL   LLL         two kernels of 1 at launch cost 3
     stream     K     K
@@ -41,7 +42,8 @@ def run_thread(run: Run, rows: list[int]) -> Steps:
             yield from run.spend(run.seconds[row])
             run.finish(row)
             continue
-        yield from run.spend(run.launch_s[row])
+        if run.kind[row] != TaskKind.RELEASE:
+            yield from run.spend(run.launch_s[row])
         run.issued[row].succeed()
         if run.blocks[row]:
             yield run.ended[row]

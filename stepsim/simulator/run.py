@@ -1,21 +1,20 @@
 """The state of one simulated run: clock, events of each row, and what each row costs."""
 
-import sys
-from collections.abc import Generator
+import math
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from stepsim.errors import CalibrationError
-from stepsim.machines import DeviceKind, Link, Machine
+from stepsim.machines import Device, DeviceKind, Link, Machine
 from stepsim.plan import NONE, Costs, Plan
+from stepsim.simulator.places import Place, Places
 
 Steps = Generator[simpy.Event, object, None]
 """A SimPy process, or a part of one."""
-
-STARTS = 2
-"""SimPy priority of starts: behind all ends of the same instant, whose events have priority 0 or 1."""
 
 
 @dataclass
@@ -39,15 +38,16 @@ class Run:
     blocks: list[bool]
     size_bytes: list[int]
     dependencies: list[list[int]]
-    links: list[tuple[Link, ...]]
-    engine: list[simpy.PriorityResource]
+    links: list[list[Place]]
+    engine: list[list[Place]]
+    link_rate_bytes_per_s: list[float]
     group: list[Group | None]
     seconds: list[float]
     launch_s: list[float]
     latency_s: list[float]
     rate_cap_bytes_per_s: list[float]
     fixed: list[bool]
-    lines: dict[str, simpy.PriorityResource]
+    places: Places = field(init=False)
     issued: list[simpy.Event] = field(init=False)
     ended: list[simpy.Event] = field(init=False)
     start_s: list[float] = field(init=False)
@@ -55,6 +55,7 @@ class Run:
 
     def __post_init__(self) -> None:
         rows = range(len(self.kind))
+        self.places = Places(self.env)
         self.issued = [self.env.event() for _ in rows]
         self.ended = [self.env.event() for _ in rows]
         self.start_s = [0.0 for _ in rows]
@@ -76,50 +77,45 @@ class Run:
         if seconds > 0:
             yield self.env.timeout(seconds)
 
-    def turn_to_start(self, row: int) -> simpy.Event:
-        """An event of this instant, behind all its ends; among such events the earlier row of the plan goes first."""
-        event = self.env.event()
-        event._ok, event._value = True, None
-        self.env.schedule(event, priority=STARTS + row)  # type: ignore[arg-type]
-        return event
-
 
 def prepare(plan: Plan, machine: Machine, costs: Costs) -> Run:
     """Raises `MachineError` for a device or route that ``machine`` lacks, `CalibrationError` for a senseless cost."""
     env, tasks = simpy.Environment(), plan.tasks
     priced = costs.task_costs(plan, machine)
     _check_costs(plan, priced.table.columns(), priced.index)
-    kinds = [machine.device(name).kind for name in plan.devices.name]
-    inline = np.array([kind == DeviceKind.CPU for kind in kinds], dtype=bool)
-    on_inline_device = (tasks.device != NONE) & inline[tasks.device]
+    devices = [machine.device(name) for name in plan.devices.name]
+    inline = np.array([device.kind == DeviceKind.CPU for device in devices] + [False])  # the last: of no device
     routes: list[tuple[Link, ...]] = [
-        machine.route(plan.devices.name[source], plan.devices.name[destination])
+        machine.route(devices[source].name, devices[destination].name)
         for source, destination in zip(plan.routes.source, plan.routes.destination, strict=True)
     ]
-    free = simpy.PriorityResource(env, capacity=sys.maxsize)
-    engines = [*_engines(plan, machine, env, free), free]
-    table, index = priced.table, priced.index
+    routes.append(())  # of a row without a route
+    lines = {link.name: Place(1) for link in machine.links}
+    paths = [[lines[link.name] for link in links] for links in routes]
+    rates = [min((link.bandwidth_bytes_per_s for link in links), default=math.inf) for links in routes]
+    engines = [*_engines(plan, devices), []]
+    table, index, route = priced.table, priced.index, tasks.route.tolist()
     return Run(
         plan=plan,
         env=env,
         kind=tasks.kind.tolist(),
         stream=tasks.stream.tolist(),
-        blocks=(tasks.blocks_thread | on_inline_device).tolist(),
+        blocks=(tasks.blocks_thread | inline[tasks.device]).tolist(),
         size_bytes=tasks.size_bytes.tolist(),
         dependencies=tasks.dependencies.to_lists(),
-        links=[(*routes, ())[route] for route in tasks.route.tolist()],
-        engine=[engines[route] for route in tasks.route.tolist()],
+        links=[paths[of] for of in route],
+        engine=[engines[of] for of in route],
+        link_rate_bytes_per_s=[rates[of] for of in route],
         group=_groups(plan, env),
         seconds=table.seconds[index].tolist(),
         launch_s=table.launch_s[index].tolist(),
         latency_s=table.latency_s[index].tolist(),
         rate_cap_bytes_per_s=table.rate_cap_bytes_per_s[index].tolist(),
         fixed=table.fixed[index].tolist(),
-        lines={link.name: simpy.PriorityResource(env) for link in machine.links},
     )
 
 
-def _check_costs(plan: Plan, columns: dict[str, object], index: np.ndarray) -> None:
+def _check_costs(plan: Plan, columns: Mapping[str, object], index: NDArray[np.int32]) -> None:
     if len(index) != len(plan):
         raise CalibrationError(f"costs are for {len(index)} tasks, the plan has {len(plan)}")
     for name in ("seconds", "launch_s", "latency_s"):
@@ -131,25 +127,18 @@ def _check_costs(plan: Plan, columns: dict[str, object], index: np.ndarray) -> N
         raise CalibrationError(f"cost rate_cap_bytes_per_s must be > 0, got {rate[row]}")
 
 
-def _engines(
-    plan: Plan, machine: Machine, env: simpy.Environment, free: simpy.PriorityResource
-) -> list[simpy.PriorityResource]:
+def _engines(plan: Plan, devices: list[Device]) -> list[list[Place]]:
     """For each route the copy engine that serves it: the one into a device from its host, else the one out of it.
 
-    A copy within a device takes no engine: it is served by ``free``, which never makes anyone wait.
+    A copy within a device takes no engine.
     """
-    made: dict[tuple[int, str], simpy.PriorityResource] = {}
-    served: list[simpy.PriorityResource] = []
-    devices = [machine.device(name) for name in plan.devices.name]
+    made: dict[tuple[int, str], Place] = {}
+    served: list[list[Place]] = []
     for source, destination in zip(plan.routes.source.tolist(), plan.routes.destination.tolist(), strict=True):
-        if source == destination:
-            served.append(free)
-            continue
         inward = devices[source].kind == DeviceKind.HOST
-        key = (destination, "in") if inward else (source, "out")
-        if key not in made:
-            made[key] = simpy.PriorityResource(env, capacity=devices[key[0]].copy_engines)
-        served.append(made[key])
+        device, way = (destination, "in") if inward else (source, "out")
+        engine = made.setdefault((device, way), Place(devices[device].copy_engines))
+        served.append([] if source == destination else [engine])
     return served
 
 

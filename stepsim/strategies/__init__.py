@@ -1,1 +1,10 @@
-"""."""
+"""Strategies: (Workload, Machine, Costs) in, a Proposal out. One strategy, one file."""
+
+from stepsim.strategies.memory.greedy import Greedy
+from stepsim.strategies.memory.keep_all import KeepAll
+from stepsim.strategies.proposal import Evaluate, Proposal, Strategy
+
+STRATEGIES: dict[str, Strategy] = {"keep-all": KeepAll(), "greedy": Greedy()}
+"""What the command line knows by name."""
+
+__all__ = ["STRATEGIES", "Evaluate", "Greedy", "KeepAll", "Proposal", "Strategy"]

@@ -1,5 +1,6 @@
 """Trace: measured samples of one machine, with where they come from."""
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ COLUMNS: dict[str, str] = {
     "start_s": "float64",
     "duration_s": "float64",
     "correlation": "int64",  # ties a launch to its kernel or copy; -1 where there is none
-    "size_bytes": "int64",  # copies and collectives; 0 elsewhere
+    "size_bytes": "int64",  # moved by copies and collectives, read and written by timed work; 0 elsewhere
+    "flop": "int64",  # of timed work; 0 elsewhere
     "source": "str",  # where a copy comes from: device, pageable, pinned; empty elsewhere
     "destination": "str",
     "work": "str",  # signature of the work that was timed; empty in imported traces
@@ -47,8 +49,6 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """One Parquet file; the provenance is in its schema."""
-        import io
-
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -65,13 +65,22 @@ class Trace:
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(path)
-        except (OSError, pa.ArrowInvalid) as error:
+            table = pq.read_table(io.BytesIO(Path(path).read_bytes()))
+            facts = table.schema.metadata or {}
+            provenance = json.loads(facts.get(b"provenance", b"{}"))
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise FileError(path, "file", None, f"is not a trace: {error}") from error
-        facts = table.schema.metadata or {}
         if facts.get(b"format") != FORMAT.encode():
             raise FileError(path, "format", facts.get(b"format"), f"must be {FORMAT}")
         missing = [column for column in COLUMNS if column not in table.column_names]
         if missing:
             raise FileError(path, "columns", missing, "are missing")
-        return cls(events=table.to_pandas(), provenance=json.loads(facts[b"provenance"]))
+        events = table.to_pandas()
+        for column, dtype in COLUMNS.items():
+            if not _holds(events[column], dtype):
+                raise FileError(path, column, str(events[column].dtype), f"must hold {dtype}")
+        return cls(events=events, provenance=provenance)
+
+
+def _holds(column: pd.Series, dtype: str) -> bool:
+    return pd.api.types.is_string_dtype(column) if dtype == "str" else bool(column.dtype == dtype)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from stepsim.errors import FileError, WorkloadError
-from stepsim.tables import read_json, write_bytes
+from stepsim.tables import read_json, write_json
 
 FORMAT = "stepsim-workload"
 
@@ -104,6 +104,9 @@ class Workload:
             if not set(op.mutates) <= set(op.inputs):
                 raise WorkloadError(f"op {op.name!r}: mutates {op.mutates}, which are not all inputs")
             written.update(op.outputs)
+        for index in (self.loss, *self.gradients, *self.gradients.values()):
+            if index not in written:
+                raise WorkloadError(f"loss or gradient: tensor {index} of {len(self.tensors)} is written by no op")
 
     @cached_property
     def producer(self) -> dict[int, int]:
@@ -145,8 +148,7 @@ class Workload:
         }
 
     def save(self, path: str | Path) -> None:
-        body = {"format": FORMAT, "version": 1, **self._body()}
-        write_bytes(path, json.dumps(body, indent=1).encode())
+        write_json(path, {"format": FORMAT, "version": 1, **self._body()})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

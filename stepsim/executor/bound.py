@@ -1,0 +1,59 @@
+"""BoundProgram: a captured program together with the real tensors that it runs on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stepsim.workloads import Workload
+from stepsim.workloads.capture import capture_program
+from stepsim.workloads.factory import Factory, Step, build_step
+from stepsim.workloads.program import Program
+from stepsim.workloads.step_function import StepFunction
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BoundProgram:
+    """One training step of ``step.module``: its program, and where the values come from."""
+
+    program: Program
+    step: Step
+
+    @classmethod
+    def of(cls, factory: Factory, batch: int, name: str) -> "BoundProgram":
+        """Build the module for real and capture its step. Raises `CaptureError`."""
+        return bind(build_step(factory, batch), name=name, batch=batch)
+
+    @property
+    def workload(self) -> Workload:
+        return self.program.workload
+
+    def values(self, inputs: Sequence[Any] | None = None) -> dict[int, torch.Tensor]:
+        """The real tensor of each tensor that comes from outside; ``inputs`` replace those of the capture.
+
+        Optimizer states that do not exist yet are made, as zeros, and belong to the optimizer from then on.
+        """
+        program = self.program
+        real = StepFunction(self.step.module, self.step.inputs if inputs is None else inputs)
+        values = {tensor: real.parameters[name].detach() for tensor, name in program.parameters.items()}
+        values |= {tensor: real.buffers[name] for tensor, name in program.buffers.items()}
+        values |= {tensor: real.inputs[position] for tensor, position in program.inputs.items()}
+        values |= program.constants
+        values |= {t: self._state(real.parameters[name], key) for t, (name, key) in program.states.items()}
+        return values
+
+    def _state(self, parameter: torch.Tensor, key: str) -> torch.Tensor:
+        assert self.step.optimizer is not None, "a program with optimizer states has an optimizer"
+        state = self.step.optimizer.state[parameter]
+        if state.get(key) is None:
+            state[key] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        found = state[key]
+        assert isinstance(found, torch.Tensor)
+        return found
+
+
+def bind(step: Step, *, name: str, batch: int) -> BoundProgram:
+    """Capture ``step`` as it is. Raises `CaptureError`."""
+    program = capture_program(step.module, step.inputs, step.optimizer, name=name, batch=batch)
+    return BoundProgram(program=program, step=step)

@@ -1,0 +1,55 @@
+"""Plain PyTorch: the reference that every plan is held against."""
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from stepsim.executor.execute import Execution
+from stepsim.executor.bound import BoundProgram
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EagerResult:
+    """Loss, gradients and buffers after one eager step, by name."""
+
+    loss: torch.Tensor
+    gradients: Mapping[str, torch.Tensor]
+    buffers: Mapping[str, torch.Tensor]
+
+
+def eager_step(bound: BoundProgram) -> EagerResult:
+    """Run the step in plain PyTorch, on copies: the module and the optimizer of ``bound`` stay as they are."""
+    module, optimizer = copy.deepcopy((bound.step.module, bound.step.optimizer))
+    module.zero_grad(set_to_none=True)
+    loss = module(*bound.step.inputs)
+    loss = loss[0] if isinstance(loss, tuple) else loss
+    loss.backward()
+    gradients = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+    if optimizer is not None:
+        optimizer.step()
+    return EagerResult(loss=loss.detach(), gradients=gradients, buffers=dict(module.named_buffers()))
+
+
+def max_abs_difference(execution: Execution, reference: EagerResult) -> float:
+    """The largest absolute difference over loss, gradients and buffers; 0 means equal.
+
+    Values missing on one side count as infinitely different.
+    """
+    pairs = [(execution.loss, reference.loss)]
+    for ours, theirs in ((execution.gradients, reference.gradients), (execution.buffers, reference.buffers)):
+        if ours.keys() != theirs.keys():
+            return math.inf
+        pairs += [(ours[name], theirs[name]) for name in ours]
+    return max(_difference(one, other) for one, other in pairs)
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return math.inf
+    if torch.allclose(one, other, rtol=0, atol=0, equal_nan=True):
+        return 0.0
+    difference = float((one.double() - other.double()).abs().max())
+    return math.inf if math.isnan(difference) else difference

@@ -1,0 +1,126 @@
+"""Execute a plan on one device: its rows in issue order, on the tensors that its buffers stand for."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stepsim.executor.instructions import interpret, lower
+from stepsim.executor.lanes import CpuLanes, Lanes
+from stepsim.executor.meter import MemoryMeter
+from stepsim.executor.bound import BoundProgram, bind
+from stepsim.memory import MemoryProfile, lifetimes, memory_steps
+from stepsim.plan import Plan
+from stepsim.timeline import Timeline
+from stepsim.workloads.factory import Step
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Execution:
+    """What one run of a plan gave.
+
+    ``gradients`` and ``buffers`` are by name in the module. ``memory`` is what was alive on the computing device at
+    each row, counted by PyTorch's storages and not by the plan; ``None`` in a run that was not metered. Metering slows
+    a run down, so time and memory are measured in runs of their own.
+    """
+
+    timeline: Timeline
+    loss: torch.Tensor
+    gradients: Mapping[str, torch.Tensor]
+    buffers: Mapping[str, torch.Tensor]
+    memory: MemoryProfile | None
+
+
+def execute(
+    plan: Plan,
+    module: torch.nn.Module,
+    inputs: Sequence[Any],
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    metered: bool = False,
+) -> Execution:
+    """Run one step of ``module`` as ``plan`` says: parameters, buffers and optimizer state are updated in place.
+
+    For more than one step, make an `Executor` once and call its ``run``. Raises `CaptureError` for a module that cannot
+    be captured, `PlanError` for a plan of another graph or with rows that one device cannot run.
+    """
+    batch = int(plan.work.batch.max(initial=0))
+    bound = bind(Step(module, tuple(inputs), optimizer), name=type(module).__name__, batch=batch)
+    return Executor(plan, bound).run(metered=metered)
+
+
+class Executor:
+    """A plan bound to the module that it trains, ready to run again and again."""
+
+    def __init__(self, plan: Plan, bound: BoundProgram, lanes: Lanes | None = None) -> None:
+        self.plan = plan
+        self.bound = bound
+        self.lanes = CpuLanes() if lanes is None else lanes
+        workload = bound.workload
+        tensors = plan.buffers.tensor.tolist()
+        wanted = {workload.loss, *workload.gradients.values()} & set(tensors)
+        self._results = {tensors.index(tensor): tensor for tensor in wanted}
+        self.device, self.instructions = lower(plan, bound.program, self.lanes, kept=self._results)
+        first, _ = lifetimes(plan)
+        there = np.flatnonzero((first < 0) & (plan.buffers.device == self.device)).tolist()
+        self._given = {buffer: int(plan.buffers.tensor[buffer]) for buffer in there}
+
+    def run(self, inputs: Sequence[Any] | None = None, *, metered: bool = False) -> Execution:
+        """One step, on ``inputs`` if given, else on those of the capture."""
+        values = self.bound.values(inputs)
+        live: list[torch.Tensor | None] = [None] * len(self.plan.buffers)
+        for buffer, tensor in self._given.items():
+            live[buffer] = values[tensor]
+        given = [values[tensor] for tensor in self._given.values()]
+        meter = MemoryMeter(given) if metered else None
+        levels = np.zeros((2, len(self.instructions)), np.int64)
+
+        def note(row: int) -> None:
+            if meter is not None:
+                levels[:, row] = meter.take_peak(), meter.live_bytes
+
+        with torch.no_grad(), meter or nullcontext():
+            interpret(self.instructions, live, self.lanes, note)
+        starts_s, ends_s = (np.array(times_s) for times_s in self.lanes.finish())
+        memory = None if meter is None else self._profile(given, levels)
+        timeline = with_memory(Timeline.of(self.plan, starts_s, ends_s, "measured"), memory)
+        return self._execution(timeline, live, memory)
+
+    def _profile(self, given: Sequence[torch.Tensor], levels: NDArray[np.int64]) -> MemoryProfile:
+        """The measured levels in the form of a profile. Only the computing device is metered: others show nothing."""
+        shape = (len(self.plan.devices), len(self.instructions))
+        during, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        during[self.device], after[self.device] = levels
+        initial = np.zeros(len(self.plan.devices), np.int64)
+        initial[self.device] = MemoryMeter(given).live_bytes
+        return MemoryProfile(plan=self.plan, initial=initial, during=during, after=after)
+
+    def _execution(
+        self, timeline: Timeline, live: Sequence[torch.Tensor | None], memory: MemoryProfile | None
+    ) -> Execution:
+        program, workload = self.bound.program, self.bound.workload
+        found = ((tensor, live[buffer]) for buffer, tensor in self._results.items())
+        results = {tensor: value for tensor, value in found if value is not None}
+        named = {
+            program.parameters[parameter]: program.gradient_views[parameter](results[gradient])
+            for parameter, gradient in workload.gradients.items()
+        }
+        buffers = {name: buffer.clone() for name, buffer in self.bound.step.module.named_buffers()}
+        return Execution(
+            timeline=timeline,
+            loss=program.loss_view(results[workload.loss]),
+            gradients=named,
+            buffers=buffers,
+            memory=memory,
+        )
+
+
+def with_memory(timeline: Timeline, memory: MemoryProfile | None) -> Timeline:
+    """``timeline`` with the memory curve of ``memory``, which another run of the same plan may have measured."""
+    if memory is None:
+        return timeline
+    return replace(timeline, memory=memory_steps(memory, timeline.spans.start_s, timeline.spans.end_s))

@@ -1,0 +1,163 @@
+"""Instructions: the rows of a plan, lowered to calls on tensors."""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from stepsim.errors import PlanError
+from stepsim.executor.lanes import Lanes
+from stepsim.plan import NONE, Plan, TaskKind
+from stepsim.workloads.program import Program
+
+Action = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+"""From the values that a row reads to those that it writes (what it writes in place need not be among them)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One row: ``action`` on ``lane``, after the rows ``waits`` of other lanes. The rest are buffer numbers."""
+
+    row: int
+    lane: int
+    waits: tuple[int, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    releases: tuple[int, ...]
+    action: Action
+
+
+def lower(plan: Plan, program: Program, lanes: Lanes, kept: Container[int]) -> tuple[int, list[Instruction]]:
+    """The computing device of ``plan`` and its rows as instructions. Buffers ``kept`` outlive their release.
+
+    Raises `PlanError` for a plan of another graph than the program's, and for rows that one device cannot run.
+    """
+    _check_graph(plan, program)
+    devices = {int(device) for device in plan.streams.device.tolist()}
+    if len(devices) != 1:
+        raise PlanError(f"the executor runs one device, the plan has streams on {len(devices)}")
+    tasks, lane = plan.tasks, plan.lane_of_rows().tolist()
+    columns = (tasks.dependencies, tasks.reads, tasks.writes, tasks.releases)
+    lists = zip(*(column.to_lists() for column in columns), strict=True)
+    actions = _Actions(plan, program, lanes)
+    instructions = []
+    for row, (dependencies, reads, writes, releases) in enumerate(lists):
+        action, fresh = actions.of(row, reads, writes)
+        instructions.append(
+            Instruction(
+                row=row,
+                lane=lane[row],
+                waits=tuple(other for other in dependencies if lane[other] != lane[row]),
+                reads=tuple(reads),
+                writes=tuple(fresh),
+                releases=tuple(buffer for buffer in releases if buffer not in kept),
+                action=action,
+            )
+        )
+    return devices.pop(), instructions
+
+
+def interpret(
+    instructions: Sequence[Instruction],
+    live: list[torch.Tensor | None],
+    lanes: Lanes,
+    after_row: Callable[[int], None] | None = None,
+) -> None:
+    """Run ``instructions`` on the values in ``live``, one for each buffer; what a row releases is dropped from it."""
+    lanes.start(len(instructions))
+    for instruction in instructions:
+        _run_row(instruction, live, lanes)
+        for buffer in instruction.releases:
+            live[buffer] = None
+        if after_row is not None:
+            after_row(instruction.row)
+
+
+def _run_row(instruction: Instruction, live: list[torch.Tensor | None], lanes: Lanes) -> None:
+    """A function of its own, so that no name here outlives the row and keeps memory alive."""
+    values = [value for buffer in instruction.reads if (value := live[buffer]) is not None]
+    outputs = lanes.run(instruction, values)
+    for place, buffer in enumerate(instruction.writes):
+        live[buffer] = outputs[place]
+
+
+def _check_graph(plan: Plan, program: Program) -> None:
+    wanted = program.workload.graph_hash
+    for graph in plan.work.graph:
+        if graph != wanted:
+            raise PlanError(f"the plan is for graph {graph[:12] or '(none)'}, the module gives graph {wanted[:12]}")
+
+
+class _Actions:
+    """Makes the action of each row."""
+
+    def __init__(self, plan: Plan, program: Program, lanes: Lanes) -> None:
+        self.plan = plan
+        self.program = program
+        self.lanes = lanes
+        self.kind = plan.tasks.kind.tolist()
+        self.work = plan.tasks.work.tolist()
+        self.host_copies: dict[int, HostCopy] = {}
+
+    def of(self, row: int, reads: list[int], writes: list[int]) -> tuple[Action, list[int]]:
+        """The action, and which of ``writes`` it gives new values for."""
+        match TaskKind(self.kind[row]):
+            case TaskKind.COMPUTE | TaskKind.RECOMPUTE:
+                return self._op(row, len(reads)), [buffer for buffer in writes if buffer not in reads]
+            case TaskKind.SWAP_OUT:
+                size_bytes = int(self.plan.buffers.size_bytes[writes[0]])
+                self.host_copies[writes[0]] = HostCopy(self.lanes, size_bytes)
+                return self.host_copies[writes[0]].swap_out, writes
+            case TaskKind.SWAP_IN:
+                return self.host_copies[reads[0]].swap_in, writes
+            case TaskKind.RELEASE:
+                return _nothing, []
+            case TaskKind.HOST if self.work[row] == NONE:
+                return _nothing, []
+            case kind:
+                raise PlanError(f"row {row}: the executor of one device cannot run a {kind.label} row")
+
+    def _op(self, row: int, num_reads: int) -> Action:
+        work = self.work[row]
+        ops = self.plan.work.ops[work].tolist() if work != NONE else []
+        if len(ops) != 1:
+            raise PlanError(f"row {row}: its work names {len(ops)} ops of the graph, the executor runs one")
+        op = self.program.workload.ops[ops[0]]
+        if num_reads != len(op.inputs):
+            raise PlanError(f"row {row}: reads {num_reads} buffers, op {op.name!r} takes {len(op.inputs)}")
+        if op.random and self.kind[row] == TaskKind.RECOMPUTE:
+            raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
+        return self.program.ops[ops[0]].run
+
+
+class HostCopy:
+    """Room in host memory for one storage, with the shape that it has when it comes back."""
+
+    def __init__(self, lanes: Lanes, size_bytes: int) -> None:
+        self.lanes = lanes
+        self.storage = lanes.new_host_storage(size_bytes)
+        self.layout: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]] = (torch.uint8, (size_bytes,), (1,))
+
+    def swap_out(self, values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Copy the storage behind the one value to the host."""
+        (value,) = values
+        self.lanes.copy(_flat_bytes(value), self.storage)
+        self.layout = (value.dtype, tuple(value.shape), value.stride())
+        return (self.storage,)
+
+    def swap_in(self, values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Copy it back into memory that is new."""
+        dtype, shape, stride = self.layout
+        target = self.lanes.new_storage(self.storage.numel())
+        self.lanes.copy(self.storage, target)
+        return (target.view(dtype).as_strided(shape, stride),)
+
+
+def _nothing(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    return ()
+
+
+def _flat_bytes(value: torch.Tensor) -> torch.Tensor:
+    """All bytes of the storage behind ``value``, in order."""
+    size = value.untyped_storage().nbytes() // value.element_size()
+    return value.as_strided((size,), (1,), 0).view(torch.uint8)

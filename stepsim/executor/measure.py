@@ -1,0 +1,58 @@
+"""Measure plans of one step: each once for memory and values, then all of them in turns for time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stepsim.executor.eager import eager_step, max_abs_difference
+from stepsim.executor.execute import Executor, with_memory
+from stepsim.executor.bound import BoundProgram
+from stepsim.memory import MemoryProfile
+from stepsim.plan import Plan
+from stepsim.timeline import Timeline
+
+WARM_UP = 2
+"""Runs of each plan that are thrown away."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """One plan on real hardware: its timed runs, its metered memory, and how far its values are from eager PyTorch's."""
+
+    runs: tuple[Timeline, ...]
+    memory: MemoryProfile
+    max_abs_difference: float
+
+    @property
+    def median_run(self) -> Timeline:
+        """The run with the median step time (the upper one of two)."""
+        return sorted(self.runs, key=lambda run: run.makespan_s)[len(self.runs) // 2]
+
+
+def measure(
+    bound: BoundProgram, plans: Sequence[Plan], *, runs: int, progress: Callable[[int, int], None] | None = None
+) -> list[Measured]:
+    """Measure every plan of ``plans``; the timed runs take turns, so that a slow minute strikes all of them alike.
+
+    Trains the module of ``bound`` by one step a run. ``progress(done, all)`` is called after each round of timed runs.
+    """
+    executors = [Executor(plan, bound) for plan in plans]
+    metered = []
+    for executor in executors:
+        reference = eager_step(bound)
+        execution = executor.run(metered=True)
+        metered.append((execution.memory, max_abs_difference(execution, reference)))
+        del execution
+    timed: list[list[Timeline]] = [[] for _ in plans]
+    for number in range(WARM_UP + runs):
+        for place, executor in enumerate(executors):
+            timeline = executor.run().timeline
+            if number >= WARM_UP:
+                timed[place].append(timeline)
+        if progress is not None:
+            progress(number + 1, WARM_UP + runs)
+    found = []
+    for (memory, difference), timelines in zip(metered, timed, strict=True):
+        assert memory is not None, "a metered run measures memory"
+        runs_with_memory = tuple(with_memory(timeline, memory) for timeline in timelines)
+        found.append(Measured(runs=runs_with_memory, memory=memory, max_abs_difference=difference))
+    return found

@@ -1,0 +1,169 @@
+"""Record a machine: time the distinct work of captured steps, and copies, the very way the executor runs them.
+
+What is timed is no step. Each distinct piece of work is one row, on inputs taken from a real step, beside one row for
+each size of copy; the executor's interpreter runs all of them over and over, so that repeats are interleaved.
+"""
+
+import datetime
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+import torch
+
+from stepsim.executor.instructions import Action, HostCopy, Instruction, interpret
+from stepsim.executor.lanes import CpuLanes, Lanes
+from stepsim.executor.bound import BoundProgram
+from stepsim.machines.files import processor
+from stepsim.traces.trace import COLUMNS, Trace
+
+COPY_SIZES_BYTES = tuple(2**power for power in range(12, 26))
+"""4 KiB to 32 MiB: from what any cache holds to what none does."""
+
+WARM_UP = 3
+"""Passes that are thrown away: caches, memory pools and the processor's clock settle in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One thing to time: what `Trace` says of it, and the call with its inputs."""
+
+    facts: Mapping[str, object]
+    action: Action
+    values: Sequence[torch.Tensor]
+
+
+@dataclass
+class _Bench:
+    """Probes as instructions over one list of values; outputs are dropped by the row that makes them."""
+
+    live: list[torch.Tensor | None] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+
+    def add(self, probe: Probe, num_outputs: int) -> None:
+        first = len(self.live)
+        self.live += [*probe.values, *[None] * num_outputs]
+        outputs = tuple(range(first + len(probe.values), len(self.live)))
+        self.instructions.append(
+            Instruction(
+                row=len(self.instructions),
+                lane=0,
+                waits=(),
+                reads=tuple(range(first, first + len(probe.values))),
+                writes=outputs,
+                releases=outputs,
+                action=probe.action,
+            )
+        )
+
+
+def record(
+    programs: Sequence[BoundProgram],
+    lanes: Lanes | None = None,
+    *,
+    repeats: int = 25,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """Samples of the distinct work of ``programs`` and of copies both ways, in seconds.
+
+    Their steps are run once, op by op and untimed, for real inputs: the modules are trained by that one step.
+    ``progress(done, all)`` is called after each pass.
+    """
+    lanes = CpuLanes() if lanes is None else lanes
+    bench, probes = _Bench(), []
+    for probe, num_outputs in (*_work_probes(programs), *_copy_probes(lanes)):
+        bench.add(probe, num_outputs)
+        probes.append(probe)
+    rows: list[dict[str, object]] = []
+    began_s = 0.0
+    for number in range(WARM_UP + repeats):
+        with torch.no_grad():
+            interpret(bench.instructions, bench.live, lanes)
+        starts_s, ends_s = lanes.finish()
+        if number >= WARM_UP:
+            rows += _events(probes, starts_s, ends_s, began_s)
+            began_s += ends_s[-1]
+        if progress is not None:
+            progress(number + 1, WARM_UP + repeats)
+    return Trace(events=pd.DataFrame(rows)[list(COLUMNS)], provenance=_provenance(programs, repeats))
+
+
+def _work_probes(programs: Sequence[BoundProgram]) -> list[tuple[Probe, int]]:
+    """The first op of each signature, with copies of the inputs that it has in its step."""
+    found: dict[str, tuple[Probe, int]] = {}
+    for bound in programs:
+        workload = bound.workload
+        values = bound.values()
+        last = {tensor: index for index, op in enumerate(workload.ops) for tensor in (*op.inputs, *op.outputs)}
+        for index, op in enumerate(workload.ops):
+            inputs = [values[tensor] for tensor in op.inputs]
+            run = bound.program.ops[index].run
+            if op.signature not in found:
+                moved_bytes = op.bytes_read + op.bytes_written
+                facts = {"kind": "kernel", "name": op.kind, "work": op.signature}
+                facts |= {"flop": op.flop, "size_bytes": moved_bytes}
+                own = [value.clone(memory_format=torch.preserve_format) for value in inputs]
+                found[op.signature] = (Probe(facts=facts, action=run, values=own), len(op.outputs))
+            values.update(zip(op.outputs, run(inputs), strict=True))
+            del inputs
+            for tensor in {*op.inputs, *op.outputs}:
+                if last[tensor] == index:
+                    del values[tensor]
+    return list(found.values())
+
+
+def _copy_probes(lanes: Lanes) -> list[tuple[Probe, int]]:
+    """Out to host memory that is there, and into memory that is new: as a swap does it."""
+    probes = []
+    for size_bytes in COPY_SIZES_BYTES:
+        copy, on_device = HostCopy(lanes, size_bytes), lanes.new_storage(size_bytes).fill_(1)
+        facts = {"kind": "copy", "name": "copy", "size_bytes": size_bytes}
+        out = {**facts, "source": "device", "destination": "host"}
+        back = {**facts, "source": "host", "destination": "device"}
+        probes.append((Probe(facts=out, action=copy.swap_out, values=(on_device,)), 1))
+        probes.append((Probe(facts=back, action=copy.swap_in, values=(copy.storage,)), 1))
+    return probes
+
+
+def _events(
+    probes: Sequence[Probe], starts_s: Sequence[float], ends_s: Sequence[float], began_s: float
+) -> list[dict[str, object]]:
+    """One event a row, and the time between rows as launches."""
+    rows: list[dict[str, object]] = []
+    for number, probe in enumerate(probes):
+        timed = {"start_s": began_s + starts_s[number], "duration_s": ends_s[number] - starts_s[number]}
+        rows.append({**_NO_FACTS, **probe.facts, **timed, "device": "cpu0", "stream": 0})
+        if number:
+            gap = {"start_s": began_s + ends_s[number - 1], "duration_s": starts_s[number] - ends_s[number - 1]}
+            rows.append({**_NO_FACTS, **gap, "kind": "launch", "name": "interpreter"})
+    return rows
+
+
+_NO_FACTS: dict[str, object] = {
+    "name": "",
+    "device": "",
+    "stream": -1,
+    "thread": 0,
+    "correlation": -1,
+    "size_bytes": 0,
+    "flop": 0,
+    "source": "",
+    "destination": "",
+    "work": "",
+}
+
+
+def _provenance(programs: Sequence[BoundProgram], repeats: int) -> dict[str, str]:
+    return {
+        "source": "stepsim record",
+        "machine": "this_cpu",
+        "processor": processor(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": str(torch.get_num_threads()),
+        "repeats": str(repeats),
+        "workloads": ", ".join(f"{bound.workload.name} (batch {bound.workload.batch})" for bound in programs),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }

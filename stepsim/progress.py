@@ -1,0 +1,22 @@
+"""Progress on stderr, so that stdout holds results only."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+STDERR = Console(stderr=True)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar while the block runs; the block calls ``tick(done, all)``. Without a terminal it is one line at the end."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=STDERR) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, number: bar.update(task, completed=done, total=number)
+
+
+def say(text: str) -> None:
+    STDERR.print(text, highlight=False)

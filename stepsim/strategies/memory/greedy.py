@@ -1,0 +1,137 @@
+"""A greedy search: while the step does not fit, make the decision that frees the most for the least time.
+
+Not from a paper: the plainest thing that mixes swap and recompute, and the rival that better searches must beat.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepsim.machines import Machine
+from stepsim.plan import Costs, TaskKind
+from stepsim.strategies.memory.lowering import plan_for_policy
+from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.schedule import (
+    Action,
+    Policy,
+    Row,
+    can_recompute,
+    candidates,
+    resident_bytes,
+    schedule,
+)
+from stepsim.strategies.proposal import Evaluate, Proposal
+from stepsim.workloads import Workload
+
+Decision = tuple[int, Action]
+Prices = dict[tuple[TaskKind, int], float]
+"""Seconds of a row by its kind and subject (op, or tensor to move), when nothing hides it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greedy:
+    """Decide tensor by tensor, then take back every decision that turned out not to be needed.
+
+    At each step the ``shortlist`` decisions with the cheapest bytes are tried, and the one is made that lowers the
+    *excess* (bytes over the limit, summed over the rows of the schedule) the most for each second that it adds.
+    """
+
+    shortlist: int = 12
+
+    def plan(
+        self,
+        workload: Workload,
+        machine: Machine,
+        costs: Costs,
+        *,
+        memory_bytes: int,
+        evaluate: Evaluate,
+        time_limit_s: float,
+    ) -> Proposal:
+        began_s = time.monotonic()
+        search = _Search(workload, _prices(workload, machine, costs), memory_bytes)
+        complete = search.run(began_s + time_limit_s, self.shortlist)
+        plan = plan_for_policy(workload, machine, search.policy, memory_bytes)
+        return propose("greedy", plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete)
+
+
+def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
+    """Read off the plan that swaps everything: it has a row for each op and for each move."""
+    everything = dict.fromkeys(candidates(workload), Action.SWAP)
+    plan = plan_for_policy(workload, machine, everything, memory_bytes=0)
+    seconds = costs.task_costs(plan, machine).seconds_alone(plan, machine)
+    rows = schedule(workload, everything, 0)
+    prices = {(row.kind, row.subject): float(s) for row, s in zip(rows, seconds, strict=True)}
+    again = {(TaskKind.RECOMPUTE, op): s for (kind, op), s in prices.items() if kind is TaskKind.COMPUTE}
+    return prices | again
+
+
+class _Search:
+    """The policy so far, what it adds to the step, and how far it is from the limit."""
+
+    def __init__(self, workload: Workload, prices: Prices, memory_bytes: int) -> None:
+        self.workload = workload
+        self.prices = prices
+        self.memory_bytes = memory_bytes
+        self.policy: dict[int, Action] = {}
+
+    def run(self, deadline_s: float, shortlist: int) -> bool:
+        """Decide until the step fits or nothing helps. False when time ran out first."""
+        excess, seconds = self._score(self.policy)
+        while excess:
+            if time.monotonic() > deadline_s:
+                return False
+            best_gain, best = 0.0, None
+            for tensor, action in self._open_decisions()[:shortlist]:
+                left, longer = self._score({**self.policy, tensor: action})
+                gain = (excess - left) / max(longer - seconds, 1e-9)
+                if gain > best_gain:
+                    best_gain, best = gain, (left, longer, tensor, action)
+            if best is None:
+                return True
+            excess, seconds, tensor, action = best
+            self.policy[tensor] = action
+        self._take_back()
+        return True
+
+    def _open_decisions(self) -> list[Decision]:
+        """Decisions not yet made on what is resident while the limit is exceeded, the cheapest bytes first."""
+        tensors = [t for t in self._resident_over() if t not in self.policy]
+        decisions = [(t, Action.SWAP) for t in tensors]
+        decisions += [(t, Action.RECOMPUTE) for t in tensors if can_recompute(self.workload, t)]
+        return sorted(decisions, key=lambda d: (self._price(*d) / self.workload.tensors[d[0]].size_bytes, d))
+
+    def _price(self, tensor: int, action: Action) -> float:
+        if action is Action.SWAP:
+            return self.prices[TaskKind.SWAP_OUT, tensor] + self.prices[TaskKind.SWAP_IN, tensor]
+        return self.prices[TaskKind.RECOMPUTE, self.workload.producer[tensor]]
+
+    def _resident_over(self) -> list[int]:
+        """Saved activations that lie on the device in any row over the limit."""
+        live: set[int] = set()
+        found: set[int] = set()
+        rows = schedule(self.workload, self.policy, self.memory_bytes)
+        for row, level in zip(rows, resident_bytes(self.workload, rows), strict=True):
+            live.update(tensor for tensor, _ in row.allocates)
+            if level > self.memory_bytes:
+                found |= live
+            live.difference_update(tensor for tensor, _ in row.releases)
+        return [tensor for tensor in candidates(self.workload) if tensor in found]
+
+    def _score(self, policy: Policy) -> tuple[int, float]:
+        """Excess in byte-rows, and the seconds of all rows one after another."""
+        rows = schedule(self.workload, policy, self.memory_bytes)
+        levels = np.array(resident_bytes(self.workload, rows))
+        excess = int(np.maximum(levels - self.memory_bytes, 0).sum())
+        return excess, sum(self._seconds(row) for row in rows)
+
+    def _seconds(self, row: Row) -> float:
+        return 0.0 if row.kind is TaskKind.RELEASE else self.prices[row.kind, row.subject]
+
+    def _take_back(self) -> None:
+        """Keep again what the others have made room for, the dearest first."""
+        for tensor in sorted(self.policy, key=lambda t: self._price(t, self.policy[t]), reverse=True):
+            without = {t: action for t, action in self.policy.items() if t != tensor}
+            if self._score(without)[0] == 0:
+                self.policy = without

@@ -1,0 +1,73 @@
+"""What a user hands over to be captured or run: a function from a batch size to one training step."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from stepsim.errors import CaptureError, StepsimError
+from stepsim.workloads.optimizers import check_optimizer
+
+Factory = Callable[[int], Any]
+"""``factory(batch)`` gives a module that returns its loss, its inputs (a tensor or a tuple), and SGD or None."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What a factory made. ``module(*inputs)`` is the loss."""
+
+    module: torch.nn.Module
+    inputs: tuple[Any, ...]
+    optimizer: Optimizer | None
+
+
+def load_factory(path: str) -> Factory:
+    """The function that ``package.module:factory`` names; the working directory is searched too.
+
+    Raises `StepsimError` where there is none.
+    """
+    module_name, _, attribute = path.partition(":")
+    if not (module_name and attribute):
+        raise StepsimError(f"a factory is given as package.module:factory, got {path!r}")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise StepsimError(f"factory {path!r}: {module_name} cannot be imported: {one_line(error)}") from error
+    factory: Factory | None = getattr(module, attribute, None)
+    if not callable(factory):
+        raise StepsimError(f"factory {path!r}: {module_name} has no function {attribute!r}")
+    return factory
+
+
+def build_step(factory: Factory, batch: int) -> Step:
+    """Call ``factory`` and check what it gives. Raises `CaptureError`."""
+    name = getattr(factory, "__name__", "factory")
+    try:
+        made = factory(batch)
+    except Exception as error:
+        raise CaptureError(f"{name}({batch}) failed: {one_line(error)}") from error
+    if not (isinstance(made, tuple) and len(made) == 3):
+        raise CaptureError(f"{name}: must give (module, inputs, optimizer or None), got {type(made).__name__}")
+    module, inputs, optimizer = made
+    if not isinstance(module, torch.nn.Module):
+        raise CaptureError(f"{name}: must give a torch.nn.Module first, got {type(module).__name__}")
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, tuple | list):
+        raise CaptureError(f"{name}: inputs must be a tensor or a tuple, got {type(inputs).__name__}")
+    if optimizer is not None:
+        check_optimizer(optimizer)
+    return Step(module, tuple(inputs), optimizer)
+
+
+def one_line(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says, at most 200 characters."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__

@@ -1,0 +1,229 @@
+"""Ops and tensors of a workload, built one torch call at a time on fake tensors."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils.flop_counter import flop_registry
+
+from stepsim.errors import CaptureError
+from stepsim.workloads.program import Blank, Operand, OpProgram, View, ViewStep
+from stepsim.workloads.workload import Op, Phase, Role, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a call reads or gives: tensor ``tensor`` of the workload, seen through ``view``; ``fake`` has its layout."""
+
+    tensor: int
+    view: View
+    fake: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One torch call of the step, with a `Value` wherever it takes a tensor. One that writes in place writes its first.
+
+    ``part`` names the share of a split call. Tensors at the positions ``unread`` only lend their shape. ``returned``
+    is what the call gives, as fake tensors, where that is known.
+    """
+
+    name: str
+    phase: Phase
+    module: str
+    function: OpOverload[..., Any]
+    arguments: Sequence[Any]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    part: str = ""
+    unread: frozenset[int] = frozenset()
+    returned: Any = None
+
+    @property
+    def kind(self) -> str:
+        packet = str(self.function.overloadpacket)
+        return f"{packet}.{self.part}" if self.part else packet
+
+    @property
+    def in_place(self) -> bool:
+        return bool(self.function._schema.is_mutable)
+
+    def given(self) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments and keywords with `Blank` where nothing is read."""
+        arguments = [
+            map_kind(Value, _blank, argument) if position in self.unread else argument
+            for position, argument in enumerate(self.arguments)
+        ]
+        return arguments, dict(self.keywords)
+
+    def reads(self) -> list[Value]:
+        """In the order in which the call takes them."""
+        found: list[Value] = []
+        map_kind(Value, found.append, [*self.given()])
+        return found
+
+    def results(self) -> dict[int, torch.Tensor]:
+        """Fake outputs by position. What an output mask leaves out is missing."""
+        if self.in_place:
+            return {}
+        returned = self.returned
+        if returned is None:
+            arguments, keywords = self._fakes()
+            returned = self.function(*arguments, **keywords)
+        sequence = [returned] if isinstance(returned, torch.Tensor) else returned
+        return {position: fake for position, fake in enumerate(sequence) if fake is not None}
+
+    def flop(self) -> int:
+        """As `torch.utils.flop_counter.FlopCounterMode` counts."""
+        count = flop_registry.get(self.function.overloadpacket)
+        if count is None:
+            return 0
+        arguments, keywords = self._fakes()
+        return int(count(*arguments, **keywords, out_val=self.returned))
+
+    def _fakes(self) -> tuple[list[Any], dict[str, Any]]:
+        arguments, keywords = map_kind(Value, lambda value: value.fake, [[*self.arguments], dict(self.keywords)])
+        return arguments, keywords
+
+
+class StepBuilder:
+    """Grows the ops of a step in execution order, each beside the call that carries it out."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.ops: list[Op] = []
+        self.programs: list[OpProgram] = []
+        self._bases: list[torch.Tensor] = []
+
+    def tensor(self, name: str, role: Role, base: torch.Tensor) -> Value:
+        """A new storage, whose base value looks like ``base``."""
+        self.tensors.append(
+            Tensor(
+                name=name,
+                role=role,
+                size_bytes=base.untyped_storage().nbytes(),
+                shape=tuple(base.shape),
+                dtype=dtype_name(base.dtype),
+            )
+        )
+        self._bases.append(base)
+        return Value(len(self.tensors) - 1, View(), base)
+
+    def add(self, call: Call) -> dict[int, Value]:
+        """The next op. Gives its outputs by their position in what the call returns."""
+        reads, results = call.reads(), call.results()
+        _check_storages(call, [*reads], [*results.values()])
+        numbers = {tensor: number for number, tensor in enumerate(dict.fromkeys(value.tensor for value in reads))}
+        role = Role.ACTIVATION if call.phase is Phase.FORWARD else Role.GRADIENT
+        outputs = {
+            position: self.tensor(call.name if len(results) == 1 else f"{call.name}.{position}", role, base)
+            for position, base in results.items()
+        }
+        program = _program(call, numbers, tuple(results))
+        self.programs.append(program)
+        self.ops.append(self._describe(call, program, reads, outputs))
+        return outputs
+
+    def _describe(self, call: Call, program: OpProgram, reads: list[Value], outputs: Mapping[int, Value]) -> Op:
+        inputs = tuple(dict.fromkeys(value.tensor for value in reads))
+        written = [value.fake for value in (reads[:1] if call.in_place else outputs.values())]
+        copies = call.function is torch.ops.aten.copy_.default
+        text = _arguments_text(program)
+        return Op(
+            name=call.name,
+            phase=call.phase,
+            kind=call.kind,
+            module=call.module,
+            inputs=inputs,
+            outputs=tuple(value.tensor for value in outputs.values()),
+            mutates=inputs[:1] if call.in_place else (),
+            flop=call.flop(),
+            bytes_read=_touched_bytes(value.fake for value in reads[copies:]),
+            bytes_written=_touched_bytes(written),
+            input_shapes=tuple(self.tensors[tensor].shape for tensor in inputs),
+            output_shapes=tuple(self.tensors[value.tensor].shape for value in outputs.values()),
+            dtype=dtype_name(written[0].dtype),
+            arguments=text,
+            signature=_signature(call.kind, text, [self._bases[tensor] for tensor in inputs]),
+            random=torch.Tag.nondeterministic_seeded in call.function.tags,
+        )
+
+
+def storage_of(fake: torch.Tensor) -> int:
+    """Equal for views of one storage, as long as both live."""
+    return fake.untyped_storage()._cdata
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def map_kind(kind: type, change: Callable[[Any], Any], arguments: Any) -> Any:
+    """``arguments`` with each instance of ``kind`` changed, in lists and dicts too; all sequences become lists."""
+    if isinstance(arguments, kind):
+        return change(arguments)
+    if isinstance(arguments, list | tuple):
+        return [map_kind(kind, change, item) for item in arguments]
+    if isinstance(arguments, dict):
+        return {name: map_kind(kind, change, item) for name, item in arguments.items()}
+    return arguments
+
+
+def _blank(value: Value) -> Value | Blank:
+    """Only of a plain layout: from another one the call would take the layout of what it gives."""
+    fake = value.fake
+    return Blank(tuple(fake.shape), fake.dtype, fake.device) if fake.is_contiguous() else value
+
+
+def _check_storages(call: Call, reads: list[Value], results: list[torch.Tensor]) -> None:
+    """Each output must be a storage of its own, or liveness means nothing."""
+    old = {storage_of(value.fake) for value in reads}
+    new = [storage_of(fake) for fake in results]
+    if old & set(new) or len(set(new)) < len(new):
+        raise CaptureError(f"op {call.name!r}: {call.kind} gives tensors that share storage, which is not supported")
+
+
+def _program(call: Call, numbers: Mapping[int, int], results: tuple[int, ...]) -> OpProgram:
+    arguments, keywords = map_kind(Value, lambda value: Operand(numbers[value.tensor], value.view), [*call.given()])
+    return OpProgram(function=call.function, arguments=tuple(arguments), keywords=keywords, results=results)
+
+
+def _touched_bytes(fakes: Iterable[torch.Tensor]) -> int:
+    """Elements behind the shapes, those repeated by a stride of zero once, and equal views of a storage once."""
+    views = {(storage_of(fake), fake.storage_offset(), fake.shape, fake.stride()): fake for fake in fakes}
+    return sum(
+        fake.element_size() * math.prod(size for size, stride in zip(fake.shape, fake.stride(), strict=True) if stride)
+        for fake in views.values()
+    )
+
+
+def _arguments_text(program: OpProgram) -> str:
+    body = [program.function._overloadname, program.arguments, program.keywords]
+    return json.dumps(body, default=_plain, separators=(",", ":"))
+
+
+def _plain(value: object) -> Any:
+    """JSON of what torch calls take beyond numbers and text."""
+    match value:
+        case Operand():
+            return {"input": value.number, "view": value.view.steps} if value.view.steps else {"input": value.number}
+        case ViewStep():
+            return [str(value.function), *value.arguments, *([value.keywords] if value.keywords else []), value.item]
+        case Blank():
+            return {"blank": [value.shape, dtype_name(value.dtype)]}
+        case torch.dtype():
+            return dtype_name(value)
+        case torch.device() | torch.layout() | torch.memory_format():
+            return str(value)
+        case _:
+            raise CaptureError(f"a call with an argument of type {type(value).__name__} cannot be captured")
+
+
+def _signature(kind: str, arguments: str, bases: Iterable[torch.Tensor]) -> str:
+    """The same for the same work on tensors of the same layout: 16 hex digits."""
+    layouts = [[tuple(base.shape), base.stride(), dtype_name(base.dtype)] for base in bases]
+    return hashlib.sha256(json.dumps([kind, arguments, layouts]).encode()).hexdigest()[:16]

@@ -1,0 +1,96 @@
+"""A training step as a function of all its tensors, with shapes instead of values."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from stepsim.errors import CaptureError
+
+
+class StepFunction:
+    """``module(*inputs)`` as a function of tensors: the parameters, then the buffers, then the inputs.
+
+    A parameter known by several names is one tensor. Plain tensor attributes of the modules count as buffers. Inputs
+    may be nested; what is not a tensor stays as it is.
+    """
+
+    def __init__(self, module: torch.nn.Module, inputs: Sequence[Any]) -> None:
+        self.module = module
+        self.parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
+        self._registered: Mapping[str, torch.Tensor] = dict(module.named_buffers())
+        self._attributes: Mapping[str, torch.Tensor] = dict(_tensor_attributes(module))
+        self._leaves, self._structure = tree_flatten(tuple(inputs))
+
+    @property
+    def buffers(self) -> Mapping[str, torch.Tensor]:
+        return {**self._registered, **self._attributes}
+
+    @property
+    def inputs(self) -> Mapping[int, torch.Tensor]:
+        """By position among the flattened inputs."""
+        return {place: leaf for place, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)}
+
+    def fake_tensors(self) -> tuple[FakeTensorMode, list[torch.Tensor]]:
+        """Stand-ins with the same layout, each with a storage of its own. Only parameters can require a gradient."""
+        trained = [tensor.requires_grad for tensor in self.parameters.values()]
+        others = [*self.buffers.values(), *self.inputs.values()]
+        tensors = [*self.parameters.values(), *others]
+        mode = detect_fake_mode(tensors) or FakeTensorMode(allow_non_fake_inputs=True)
+        with mode:
+            return mode, [
+                torch.empty_strided(
+                    tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+                ).requires_grad_(requires_grad)
+                for tensor, requires_grad in zip(tensors, trained + [False] * len(others), strict=True)
+            ]
+
+    def loss(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Raises `CaptureError` if the module does not return a scalar that depends on a trained parameter."""
+        rest = iter(tensors)
+        held = {name: next(rest) for name in (*self.parameters, *self._registered)}
+        attributes = {name: next(rest) for name in self._attributes}
+        given = dict(zip(self.inputs, rest, strict=True))
+        leaves = [given.get(place, leaf) for place, leaf in enumerate(self._leaves)]
+        with _attributes_set(self.module, attributes):
+            returned = functional_call(self.module, held, tree_unflatten(leaves, self._structure))
+        return _checked_loss(returned)
+
+
+def _checked_loss(returned: object) -> torch.Tensor:
+    if isinstance(returned, tuple | list) and len(returned) == 1:
+        returned = returned[0]
+    if not isinstance(returned, torch.Tensor):
+        raise CaptureError(f"must return its loss as one tensor, got {type(returned).__name__}")
+    if returned.numel() != 1 or not returned.is_floating_point():
+        raise CaptureError(f"must return a scalar loss, got shape {tuple(returned.shape)} of {returned.dtype}")
+    if not returned.requires_grad:
+        raise CaptureError("its loss does not depend on any parameter that requires a gradient")
+    return returned
+
+
+def _tensor_attributes(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for path, submodule in module.named_modules():
+        for name, value in vars(submodule).items():
+            if isinstance(value, torch.Tensor):
+                yield f"{path}.{name}".lstrip("."), value
+
+
+@contextmanager
+def _attributes_set(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Set plain attributes for the time being. Afterwards every attribute is what it was, whatever the module wrote."""
+    before = {submodule: dict(vars(submodule)) for submodule in module.modules()}
+    try:
+        for path, value in values.items():
+            owner, _, name = path.rpartition(".")
+            vars(module.get_submodule(owner))[name] = value
+        yield
+    finally:
+        for submodule, attributes in before.items():
+            vars(submodule).clear()
+            vars(submodule).update(attributes)

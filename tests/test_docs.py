@@ -1,0 +1,81 @@
+"""The documentation is true: its Python runs, and its links lead somewhere."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from stepsim import load_machine
+
+ROOT = Path(__file__).parents[1]
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+MODULES = [path for path in sorted(ROOT.glob("stepsim/**/*.py")) if ">>>" in path.read_text()]
+
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+def names_of(paths):
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def blocks_of(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def python_of(page):
+    return "\n".join(blocks_of(page, "python"))
+
+
+PAGES_WITH_PYTHON = [page for page in PAGES if python_of(page)]
+
+
+def run_doctest(test):
+    report = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner.run(test, out=report.append)
+    return runner.failures, "".join(report)
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_PYTHON, ids=names_of(PAGES_WITH_PYTHON))
+def test_the_python_of_a_page_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    test = doctest.DocTestParser().get_doctest(python_of(page), {}, str(page), str(page), 0)
+
+    failures, report = run_doctest(test)
+
+    assert test.examples, "a block marked python holds no >>> example"
+    assert failures == 0, report
+
+
+@pytest.mark.parametrize("module", MODULES, ids=names_of(MODULES))
+def test_the_examples_of_a_module_print_what_they_show(module):
+    name = ".".join(module.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+    results = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_the_machine_of_the_how_to_is_a_machine(tmp_path):
+    (described,) = blocks_of(ROOT / "docs/how-to/describe-a-machine.md", "toml")
+    path = tmp_path / "workstation.toml"
+    path.write_text(described)
+
+    machine = load_machine(path)
+
+    assert machine.name == "workstation"
+    assert [link.name for link in machine.route("host", "gpu0")] == ["from host"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names_of(PAGES))
+def test_the_links_of_a_page_lead_to_files(page):
+    targets = LINK.findall(page.read_text())
+
+    missing = [target for target in targets if not (page.parent / target).exists()]
+
+    assert missing == []
