@@ -1,6 +1,7 @@
 # make demo    the whole loop on this machine: a few minutes, no GPU needed
 # make test    lint, then all tests
 # make lint    ruff, mypy --strict, import-linter
+# make format  let ruff mend what it can
 # make bench   speed of the simulator and the searches
 # make clean   remove what the others made
 #
@@ -9,7 +10,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint format bench clean
 
 demo: .venv/.installed
 	$(BIN)/stepsim demo -o demo-output
@@ -19,8 +20,13 @@ test: lint
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+format: .venv/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks

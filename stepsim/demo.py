@@ -1,5 +1,6 @@
 """The whole loop on this machine: capture, measure, calibrate, plan, simulate, execute, compare."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,28 +20,44 @@ from stepsim.simulator import simulate
 from stepsim.strategies import STRATEGIES, Proposal
 from stepsim.strategies.memory.lowering import computing_device
 from stepsim.timeline import Timeline
-from stepsim.units import format_bytes
+from stepsim.units import MIB, format_bytes, format_seconds
 from stepsim.validation import Comparison, compare, save_comparisons
 from stepsim.workloads import Workload
+from stepsim.workloads.factory import Factory
 from stepsim.workloads.models import small_resnet, small_transformer
 
-MODELS = {"small_resnet": (small_resnet, 32), "small_transformer": (small_transformer, 8)}
-"""Factory and batch of each workload of the demo."""
+MODELS: dict[str, Factory] = {"small_resnet": small_resnet, "small_transformer": small_transformer}
 
-LIMIT_SHARE = 0.7
-"""The demo's memory limit, as a share of what keeping everything needs."""
-
-NEXT_STEPS = """
-In {folder}: comparison.json, calibration.json, trace.parquet, this_cpu.toml, and for each model its workload and plans,
-a picture (.png) and both timelines (.perfetto.json, which ui.perfetto.dev or chrome://tracing opens). Next, try:
-  stepsim show {folder}/small_resnet.greedy.plan
-  stepsim plan {folder}/small_resnet.workload.json --machine this_cpu --calibration {folder}/calibration.json \\
-      --memory 40MiB -o tight.plan
-  stepsim validate tight.plan stepsim.workloads.models:small_resnet --calibration {folder}/calibration.json
-"""
-
-RUNS = 5
 SEARCH_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How much the demo does.
+
+    ``batches`` has the batch size of each of `MODELS` that takes part; ``limit_share`` is the memory limit as a share
+    of what keeping everything needs; ``repeats`` and ``runs`` say how often work and steps are timed.
+    """
+
+    batches: Mapping[str, int]
+    limit_share: float
+    repeats: int
+    runs: int
+
+
+FULL = Settings(batches={"small_resnet": 32, "small_transformer": 8}, limit_share=0.7, repeats=25, runs=5)
+
+QUICK = Settings(batches={"small_resnet": 8, "small_transformer": 4}, limit_share=0.8, repeats=5, runs=3)
+"""Parameters, which nobody can swap out, are more of the memory of a small batch: hence the wider limit."""
+
+NEXT_STEPS = """{refusals}
+
+In {folder}: comparison.json, calibration.json, trace.parquet, this_cpu.toml, and for each model its workload and plans,
+a picture (.png) and both timelines (.perfetto.json, which ui.perfetto.dev and chrome://tracing open). Next, try:
+  {commands}"""
+
+TIGHTER = 0.9
+"""The limit of the plan to try next, as a share of the demo's."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,44 +69,81 @@ class Candidate:
     predicted: Timeline
 
 
-def run_demo(folder: Path) -> list[Comparison]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What the demo came to. ``refusals`` says, for each model, why keeping everything does not fit the limit."""
+
+    comparisons: tuple[Comparison, ...]
+    refusals: Mapping[str, str]
+
+    def next_steps(self, folder: Path) -> str:
+        """What lies in ``folder``, and commands to go on with."""
+        name, limit_bytes = next((c.workload, c.limit_bytes) for c in self.comparisons if c.limit_bytes is not None)
+        lines = [f"{model}: keep-all refused: {refusal}" for model, refusal in self.refusals.items()]
+        return NEXT_STEPS.format(
+            refusals="\n".join(lines), folder=folder, commands="\n  ".join(_commands(folder, name, limit_bytes))
+        )
+
+
+def _commands(folder: Path, name: str, limit_bytes: int) -> list[str]:
+    plan, tight, workload, calibration = (
+        shlex.quote(str(folder / file))
+        for file in (f"{name}.greedy.plan", "tight.plan", f"{name}.workload.json", "calibration.json")
+    )
+    priced = f"--calibration {calibration}"
+    memory = f"{TIGHTER * limit_bytes / MIB:.1f}MiB"
+    return [
+        f"stepsim show {plan}",
+        f"stepsim plan {workload} --machine this_cpu {priced} --memory {memory} -o {tight}",
+        f"stepsim validate {tight} stepsim.workloads.models:{name} {priced}",
+    ]
+
+
+def run_demo(folder: Path, settings: Settings = FULL) -> Demo:
     """Walk the loop and write everything it makes to ``folder``."""
     machine = this_cpu()
     save_machine(machine, folder / "this_cpu.toml")
-    say("[bold]1. Capture[/bold]: one training step of each model, as a graph of ops")
-    programs = [BoundProgram.of(factory, batch, name) for name, (factory, batch) in MODELS.items()]
+    say(": one training step of each model, as a graph of ops", title="1. Capture")
+    programs = [BoundProgram.of(MODELS[name], batch, name) for name, batch in settings.batches.items()]
     for bound in programs:
         bound.workload.save(folder / f"{bound.workload.name}.workload.json")
         say(f"   {bound.workload.name}: {len(bound.workload.ops)} ops, {bound.workload.flop:.3g} FLOP")
-    calibration = _calibrate(programs, folder)
+    calibration = _calibrate(programs, folder, settings.repeats)
     comparisons: list[Comparison] = []
+    refusals: dict[str, str] = {}
     for bound in programs:
-        comparisons += _one_workload(bound, machine, calibration, folder)
+        name = bound.workload.name
+        say("", title=f"3. Plan and simulate {name}")
+        candidates, refusals[name] = plan_candidates(bound.workload, machine, calibration, settings.limit_share)
+        for candidate in candidates:
+            candidate.proposal.plan.save(folder / f"{name}.{candidate.proposal.strategy}.plan")
+        comparisons += _execute(bound, candidates, machine, calibration, folder, settings.runs)
     save_comparisons(comparisons, folder / "comparison.json")
-    return comparisons
+    return Demo(comparisons=tuple(comparisons), refusals=refusals)
 
 
-def _calibrate(programs: Sequence[BoundProgram], folder: Path) -> Calibration:
-    say("[bold]2. Record and fit[/bold]: every distinct op and copies of all sizes, timed apart from any step")
+def _calibrate(programs: Sequence[BoundProgram], folder: Path, repeats: int) -> Calibration:
+    say(": every distinct op and copies of all sizes, timed apart from any step", title="2. Record and fit")
     with progress("   recording") as tick:
-        trace = record(programs, progress=tick)
+        trace = record(programs, repeats=repeats, progress=tick)
     trace.save(folder / "trace.parquet")
     calibration = Calibration.fit([trace])
     calibration.save(folder / "calibration.json")
     return calibration
 
 
-def _one_workload(
-    bound: BoundProgram, machine: Machine, calibration: Calibration, folder: Path
+def _execute(
+    bound: BoundProgram,
+    candidates: Sequence[Candidate],
+    machine: Machine,
+    calibration: Calibration,
+    folder: Path,
+    runs: int,
 ) -> list[Comparison]:
     name = bound.workload.name
-    say(f"[bold]3. Plan and simulate {name}[/bold]")
-    candidates = plan_candidates(bound.workload, machine, calibration)
-    for candidate in candidates:
-        candidate.proposal.plan.save(folder / f"{name}.{candidate.proposal.strategy}.plan")
-    say(f"[bold]4. Execute {name}[/bold]: {len(candidates)} plans, {RUNS} timed runs each")
+    say(f": {len(candidates)} plans, {runs} timed runs each", title=f"4. Execute {name}")
     with progress("   executing") as tick:
-        measured = measure(bound, [c.proposal.plan for c in candidates], runs=RUNS, progress=tick)
+        measured = measure(bound, [c.proposal.plan for c in candidates], runs=runs, progress=tick)
     _draw(candidates[-1], measured[-1], machine, folder / name)
     return [
         compare_measured(
@@ -106,14 +160,16 @@ def _one_workload(
     ]
 
 
-def plan_candidates(workload: Workload, machine: Machine, calibration: Calibration) -> list[Candidate]:
-    """Keep everything; then, at a limit that this cannot meet, the greedy mix of swap and recompute."""
-    device = computing_device(machine)
+def plan_candidates(
+    workload: Workload, machine: Machine, calibration: Calibration, limit_share: float
+) -> tuple[list[Candidate], str]:
+    """Keep everything; then, at a limit that this cannot meet, the greedy mix. And how the memory pass refuses it."""
     kept = _propose("keep-all", workload, machine, calibration, None)
-    limit_bytes = round(LIMIT_SHARE * kept.proposal.predicted_peak_bytes)
-    say(f"   limit {format_bytes(limit_bytes)}; keep-all refused: {_refusal(kept.proposal.plan, device, limit_bytes)}")
+    limit_bytes = round(limit_share * kept.proposal.predicted_peak_bytes)
+    refusal = _refusal(kept.proposal.plan, computing_device(machine), limit_bytes)
+    say(f"   limit {format_bytes(limit_bytes)}: keep-all refused: {refusal}")
     greedy = _propose("greedy", workload, machine, calibration, limit_bytes)
-    return [kept, greedy]
+    return [kept, greedy], refusal
 
 
 def _propose(
@@ -128,7 +184,9 @@ def _propose(
         evaluate=lambda plan: report(simulate(plan, machine, calibration), plan),
         time_limit_s=SEARCH_LIMIT_S,
     )
-    say(f"   {strategy}: peak {format_bytes(proposal.predicted_peak_bytes)}, {proposal.predicted_s * 1e3:.1f} ms a step")
+    assert proposal.feasible, "the demo's limits can be met"
+    peak, step = format_bytes(proposal.predicted_peak_bytes), format_seconds(proposal.predicted_s)
+    say(f"   {strategy}: peak {peak}, {step} a step")
     predicted = simulate(proposal.plan, machine, calibration)
     return Candidate(proposal=proposal, limit_bytes=limit_bytes, predicted=predicted)
 

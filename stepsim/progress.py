@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 STDERR = Console(stderr=True)
 
@@ -18,5 +19,6 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, number: bar.update(task, completed=done, total=number)
 
 
-def say(text: str) -> None:
-    STDERR.print(text, highlight=False)
+def say(text: str, *, title: str = "") -> None:
+    """Print ``text`` behind a bold ``title``; what looks like markup in either is text."""
+    STDERR.print(Text.assemble((title, "bold"), text), soft_wrap=True)

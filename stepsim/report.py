@@ -118,7 +118,7 @@ def critical_path(timeline: Timeline, plan: Plan) -> NDArray[np.int64]:
     row = int(timeline.spans.end_s.argmax()) if len(plan) else NONE
     while row != NONE:
         path.append(row)
-        seen.update(before.together(row))
+        seen.add(row)
         waits = [other for other in before.waits(row) if other not in seen]
         waits += [other for other in before.issued_after(row) if other not in seen and ends[other] <= starts[row]]
         row = max(waits, key=ends.__getitem__, default=NONE)  # of equal ends the first: a dependency explains more

@@ -66,7 +66,8 @@ def print_machine(machine: Machine, console: Console) -> None:
     """Every number with its source."""
     rows: list[tuple[str, str, str, str]] = []
     for device in machine.devices:
-        rows.append((f"{device.name} ({device.kind})", "memory", format_bytes(device.memory_bytes), device.sources["memory_bytes"]))
+        size, source = format_bytes(device.memory_bytes), device.sources["memory_bytes"]
+        rows.append((f"{device.name} ({device.kind})", "memory", size, source))
     for link in machine.links:
         rate = f"{link.bandwidth_bytes_per_s / 1e9:.2f} GB/s"
         rows.append((link.name, "bandwidth", rate, link.sources["bandwidth_bytes_per_s"]))
@@ -81,10 +82,10 @@ def _show_workload(path: Path, console: Console) -> None:
         out = ", ".join("x".join(map(str, shape)) for shape in op.output_shapes)
         rows.append((op.name, op.phase, op.kind, op.module, out, f"{op.flop:.3g}"))
     saved = sum(tensor.size_bytes for tensor in workload.tensors if tensor.saved)
-    facts = f"{len(workload.ops)} ops, {len(workload.tensors)} tensors, {workload.flop:.4g} FLOP, saved {format_bytes(saved)}"
+    counts = f"{len(workload.ops)} ops, {len(workload.tensors)} tensors, {workload.flop:.4g} FLOP"
     print_table(
         console,
-        f"workload {workload.name}, batch {workload.batch}: {facts}",
+        f"workload {workload.name}, batch {workload.batch}: {counts}, saved {format_bytes(saved)}",
         ("op", "phase", "kind", "module", "output", "FLOP"),
         rows,
     )
@@ -165,13 +166,16 @@ def print_comparisons(comparisons: Sequence[Comparison], console: Console) -> No
         )
         for c in comparisons
     ]
-    heads = ("plan", "limit", "predicted", "measured", "error", "peak predicted", "measured", "off by", "gradients off by")
+    heads = ("plan", "limit", "predicted", "measured", "error", "predicted peak", "measured", "off by", "gradients by")
     print_table(console, "step time (median of the runs) and peak memory", heads, rows)
 
 
 def print_replay(replayed: Replay, console: Console) -> None:
     """Each step as recorded and as simulated, and what the steps' time went to."""
-    rows = [(s.name, format_seconds(s.measured_s), format_seconds(s.predicted_s), f"{s.relative:+.2%}") for s in replayed.steps]
+    rows = [
+        (step.name, format_seconds(step.measured_s), format_seconds(step.predicted_s), f"{step.relative:+.2%}")
+        for step in replayed.steps
+    ]
     counts = f"{replayed.num_events} events, {replayed.num_kernels} kernels, {replayed.num_streams} streams"
     print_table(console, f"{replayed.path}: {counts}", ("step", "recorded", "simulated", "error"), rows)
     shares = ", ".join(f"{what} {share:.1%}" for what, share in replayed.explained.items())

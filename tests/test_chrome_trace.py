@@ -15,14 +15,14 @@ from stepsim.plan_builder import PlanBuilder
 from stepsim.timeline import MemorySteps, Timeline
 
 
-def plan_of(*names):
-    """A marked host row, then kernels by turns on two streams, each after the row before it."""
+def plan_of(*names, streams=("s0", "s1")):
+    """A marked host row, then kernels by turns on the streams, each after the row before it."""
     builder = PlanBuilder()
     gpu = builder.device("gpu0")
-    streams = [builder.stream(name, gpu) for name in ("s0", "s1")]
+    lanes = [builder.stream(name, gpu) for name in streams]
     builder.mark("ProfilerStep#1", builder.host(builder.work("begin")))
     for place, name in enumerate(names):
-        builder.compute(builder.work(name), streams[place % 2], after=[place])
+        builder.compute(builder.work(name), lanes[place % len(lanes)], after=[place])
     return builder.build()
 
 
@@ -108,6 +108,15 @@ def test_there_is_no_arrow_where_no_span_could_hold_it_or_it_would_point_back(ti
     events = events_of(tmp_path / "t.json")
     assert not events["s"]
     assert not events["f"]
+
+
+def test_there_is_no_arrow_along_a_lane_whose_order_says_as_much(tmp_path):
+    plan = plan_of("F", "G", streams=["s0"])
+    timeline = timeline_of(plan, [(0, 1), (1, 2)])
+
+    write_chrome_trace(tmp_path / "t.json", {"measured": timeline}, plans={"measured": plan})
+
+    assert not events_of(tmp_path / "t.json")["s"]
 
 
 def test_arrows_are_drawn_only_for_the_timelines_whose_plan_is_given(tmp_path):

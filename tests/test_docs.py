@@ -6,14 +6,18 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 from stepsim import load_machine
+from stepsim.cli import app
 
 ROOT = Path(__file__).parents[1]
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 
 MODULES = [path for path in sorted(ROOT.glob("stepsim/**/*.py")) if ">>>" in path.read_text()]
+
+COMMAND = re.compile(r"^stepsim +(\w+)(.*?)(?:\s#.*)?$", re.MULTILINE)
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
@@ -23,14 +27,21 @@ def names_of(paths):
 
 
 def blocks_of(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [block for marked, block in blocks if marked == language]
 
 
 def python_of(page):
     return "\n".join(blocks_of(page, "python"))
 
 
+def commands_of(page):
+    return [command for block in blocks_of(page, "") for command in COMMAND.findall(block)]
+
+
 PAGES_WITH_PYTHON = [page for page in PAGES if python_of(page)]
+
+PAGES_WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
 
 
 def run_doctest(test):
@@ -70,6 +81,17 @@ def test_the_machine_of_the_how_to_is_a_machine(tmp_path):
 
     assert machine.name == "workstation"
     assert [link.name for link in machine.route("host", "gpu0")] == ["from host"]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=names_of(PAGES_WITH_COMMANDS))
+def test_the_commands_of_a_page_exist_with_their_options(page):
+    verbs = typer.main.get_command(app).commands
+
+    for verb, rest in commands_of(page):
+        known = {option for parameter in verbs[verb].params for option in parameter.opts}
+        used = set(re.findall(r"(?<=\s)--?[a-z]+", rest))
+
+        assert used <= known, f"stepsim {verb}{rest}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names_of(PAGES))

@@ -17,30 +17,45 @@ HEAVY = ("torch", "matplotlib", "simpy", "numba", "pandas", "pyarrow", "scipy")
 
 IMPORT_LIMIT_S = 0.5
 
-IMPORT = """
+TORCH_ROOMS = ("executor", "workloads.capture", "workloads.program")
+
+REPORT = """
 import json, sys, time
-started = time.perf_counter()
-import stepsim
-print(json.dumps({"seconds": time.perf_counter() - started, "modules": list(sys.modules)}))
+began_s = time.perf_counter()
+{statements}
+print(json.dumps({{"seconds": time.perf_counter() - began_s, "modules": list(sys.modules)}}))
 """
 
 
-def import_in_a_fresh_interpreter():
-    run = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True, cwd=ROOT)
+def in_a_fresh_interpreter(statements):
+    program = REPORT.format(statements=statements)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     return json.loads(run.stdout)
 
 
-def test_importing_stepsim_loads_no_heavy_package():
-    modules = import_in_a_fresh_interpreter()["modules"]
+def packages(modules):
+    return {module.partition(".")[0] for module in modules}
 
-    loaded = {module.partition(".")[0] for module in modules}
+
+@pytest.mark.parametrize("module", ["stepsim", "stepsim.cli"])
+def test_importing_loads_no_heavy_package(module):
+    loaded = packages(in_a_fresh_interpreter(f"import {module}")["modules"])
 
     assert loaded.isdisjoint(HEAVY)
 
 
+def test_planning_simulating_and_comparing_need_no_torch():
+    light = [name for name, home in stepsim._HOME.items() if home not in TORCH_ROOMS]
+
+    loaded = packages(in_a_fresh_interpreter(f"from stepsim import {', '.join(light)}")["modules"])
+
+    assert "simpy" in loaded
+    assert "torch" not in loaded
+
+
 def test_importing_stepsim_is_quick_even_on_a_busy_machine():
     """The best of three tries: the import itself takes a few milliseconds, the rest of the limit is for the load."""
-    seconds = min(import_in_a_fresh_interpreter()["seconds"] for _ in range(3))
+    seconds = min(in_a_fresh_interpreter("import stepsim")["seconds"] for _ in range(3))
 
     assert seconds < IMPORT_LIMIT_S
 

@@ -101,7 +101,9 @@ def test_memory_is_a_staircase_in_mib_up_to_the_end_with_the_limit_above():
 def test_another_device_can_be_asked_for_and_one_that_is_not_there_is_refused():
     timeline = timeline_of((0, 1))
 
-    assert plot_timelines({"predicted": timeline}, device="host").axes[-1].get_title("left").startswith("memory of host")
+    figure = plot_timelines({"predicted": timeline}, device="host")
+
+    assert figure.axes[-1].get_title("left") == "memory of host in MiB"
     with pytest.raises(StepsimError, match=r"no device 'gpu7'; it has \['gpu0', 'host'\]"):
         plot_timelines({"predicted": timeline}, device="gpu7")
 
@@ -150,7 +152,7 @@ def test_the_suffix_chooses_the_format(suffix, begin, tmp_path):
 def test_an_unknown_suffix_is_refused_and_nothing_is_written(name, tmp_path):
     figure = plot_timelines({"predicted": timeline_of((0, 1))})
 
-    with pytest.raises(FileError, match="suffix: must be one of .*png"):
+    with pytest.raises(FileError, match=r"suffix: must be one of .*png"):
         save_figure(figure, tmp_path / name)
 
     assert not list(tmp_path.iterdir())

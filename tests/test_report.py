@@ -81,6 +81,18 @@ def test_recorded_spans_that_overlap_on_a_lane_keep_it_busy_once():
     assert report(timeline, plan).busy["d s0"] == 1.0
 
 
+def test_a_lane_that_never_rests_is_busy_for_no_more_than_all_of_the_time():
+    """These 50 seconds, summed, come to 1 + 2e-16 of the makespan."""
+    step = Step()
+    ends_s = np.cumsum(np.random.default_rng(5).random(50))
+    for _ in ends_s:
+        step.compute()
+
+    timeline, plan = step.ran(*zip([0, *ends_s], ends_s, strict=False))
+
+    assert report(timeline, plan).busy["d s0"] == 1.0
+
+
 def test_a_transfer_is_exposed_while_nothing_computes_on_any_stream():
     """
     s0   FFFF      GG
@@ -222,6 +234,23 @@ def test_the_critical_path_of_a_receive_goes_on_at_what_its_send_waited_for():
     timeline = Timeline.of(plan, *times_s.T, "measured")
 
     assert critical_path(timeline, plan).tolist() == [early, receive, last]
+
+
+def test_the_critical_path_ends_even_where_rows_without_duration_wait_in_a_ring():
+    """The receive is issued before F, and its send after F; all three begin and end at one instant."""
+    builder = PlanBuilder()
+    a, b = builder.device("a"), builder.device("b")
+    to, compute, back = builder.stream("to", b), builder.stream("s", a), builder.stream("from", a)
+    x, y, group = builder.buffer(0, a, owner=compute), builder.buffer(0, b, owner=to), builder.group()
+    receive = builder.receive(y, a, to, group, allocates=[y])
+    early = builder.compute(builder.work("F"), compute, writes=[x], allocates=[x])
+    builder.send(x, b, back, group)
+    plan = builder.build()
+    instant_s = np.array([5.0, 5.0, 5.0])
+
+    timeline = Timeline.of(plan, instant_s, instant_s, "measured")
+
+    assert critical_path(timeline, plan).tolist() == [early, receive]
 
 
 def test_what_the_critical_path_lacks_to_the_makespan_is_waiting():

@@ -12,7 +12,7 @@ from stepsim.plan import CostTable, Origin, Plan, TaskCosts
 
 @dataclass(frozen=True, slots=True)
 class DataSheetCosts:
-    """Work at the device's peak: ``max(flop / peak of the dtype, bytes / memory bandwidth)``; copies at the links' rate.
+    """Work at the device's peak: ``max(flop / peak of the dtype, bytes / memory bandwidth)``; copies at links' rates.
 
     Optimistic by construction (Williams et al., "Roofline", CACM 2009). Raises `CalibrationError` for a device whose
     description has no peak for a dtype, or no memory bandwidth.

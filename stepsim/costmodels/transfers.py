@@ -52,4 +52,5 @@ class InterpolatedTransferModel:
             raise NotFittedError("InterpolatedTransferModel is not fitted yet: call fit() with transfers first")
         size = np.maximum(size_bytes.astype(np.float64), self.size_bytes_[0])
         inside = np.exp(np.interp(np.log(size), np.log(self.size_bytes_), np.log(self.seconds_)))
-        return np.where(size > self.size_bytes_[-1], self.seconds_[-1] * size / self.size_bytes_[-1], inside)
+        above = self.seconds_[-1] * size / self.size_bytes_[-1]
+        return np.asarray(np.where(size > self.size_bytes_[-1], above, inside), dtype=np.float64)

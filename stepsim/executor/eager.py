@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from stepsim.executor.execute import Execution
 from stepsim.executor.bound import BoundProgram
+from stepsim.executor.execute import Execution
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

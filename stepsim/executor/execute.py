@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stepsim.executor.bound import BoundProgram, bind
 from stepsim.executor.instructions import interpret, lower
 from stepsim.executor.lanes import CpuLanes, Lanes
 from stepsim.executor.meter import MemoryMeter
-from stepsim.executor.bound import BoundProgram, bind
 from stepsim.memory import MemoryProfile, lifetimes, memory_steps
 from stepsim.plan import Plan
 from stepsim.timeline import Timeline

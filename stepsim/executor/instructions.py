@@ -127,7 +127,8 @@ class _Actions:
             raise PlanError(f"row {row}: reads {num_reads} buffers, op {op.name!r} takes {len(op.inputs)}")
         if op.random and self.kind[row] == TaskKind.RECOMPUTE:
             raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
-        return self.program.ops[ops[0]].run
+        run: Action = self.program.ops[ops[0]].run
+        return run
 
 
 class HostCopy:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from stepsim.executor.bound import BoundProgram
 from stepsim.executor.eager import eager_step, max_abs_difference
 from stepsim.executor.execute import Executor, with_memory
-from stepsim.executor.bound import BoundProgram
 from stepsim.memory import MemoryProfile
 from stepsim.plan import Plan
 from stepsim.timeline import Timeline
@@ -16,7 +16,7 @@ WARM_UP = 2
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """One plan on real hardware: its timed runs, its metered memory, and how far its values are from eager PyTorch's."""
+    """One plan on real hardware: its timed runs, its metered memory, and how far it is from eager PyTorch."""
 
     runs: tuple[Timeline, ...]
     memory: MemoryProfile

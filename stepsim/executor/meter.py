@@ -12,11 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class MemoryMeter(TorchDispatchMode):
+class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """While entered, follows every storage that a call makes. ``given`` tensors count from the start."""
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in given}
         self.live_bytes = sum(storages.values())
         self.peak_bytes = self.live_bytes

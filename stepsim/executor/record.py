@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pandas as pd
 import torch
 
+from stepsim.executor.bound import BoundProgram
 from stepsim.executor.instructions import Action, HostCopy, Instruction, interpret
 from stepsim.executor.lanes import CpuLanes, Lanes
-from stepsim.executor.bound import BoundProgram
 from stepsim.machines.files import processor
 from stepsim.traces.trace import COLUMNS, Trace
 
@@ -100,9 +100,8 @@ def _work_probes(programs: Sequence[BoundProgram]) -> list[tuple[Probe, int]]:
             inputs = [values[tensor] for tensor in op.inputs]
             run = bound.program.ops[index].run
             if op.signature not in found:
-                moved_bytes = op.bytes_read + op.bytes_written
-                facts = {"kind": "kernel", "name": op.kind, "work": op.signature}
-                facts |= {"flop": op.flop, "size_bytes": moved_bytes}
+                moved = {"flop": op.flop, "size_bytes": op.bytes_read + op.bytes_written}
+                facts = {"kind": "kernel", "name": op.kind, "work": op.signature, **moved}
                 own = [value.clone(memory_format=torch.preserve_format) for value in inputs]
                 found[op.signature] = (Probe(facts=facts, action=run, values=own), len(op.outputs))
             values.update(zip(op.outputs, run(inputs), strict=True))
@@ -118,7 +117,7 @@ def _copy_probes(lanes: Lanes) -> list[tuple[Probe, int]]:
     probes = []
     for size_bytes in COPY_SIZES_BYTES:
         copy, on_device = HostCopy(lanes, size_bytes), lanes.new_storage(size_bytes).fill_(1)
-        facts = {"kind": "copy", "name": "copy", "size_bytes": size_bytes}
+        facts: dict[str, object] = {"kind": "copy", "name": "copy", "size_bytes": size_bytes}
         out = {**facts, "source": "device", "destination": "host"}
         back = {**facts, "source": "host", "destination": "device"}
         probes.append((Probe(facts=out, action=copy.swap_out, values=(on_device,)), 1))

@@ -15,7 +15,10 @@ from stepsim.traces.kineto_events import ON_DEVICE, Event, is_size, read_events
 from stepsim.traces.trace import COLUMNS, Trace
 
 CLIPPED_OVERLAP_S = 10e-6
-"""What runs on one stream cannot overlap. Rounded clocks make it seem so, by less than this; above, a trace is wrong."""
+"""What runs on one stream cannot overlap; rounded clocks make it seem so by less than this."""
+
+_ROUNDING_S = 1e-9
+"""Kineto's finest digit, far above the rounding of float64 seconds."""
 
 _US = 1e-6
 
@@ -34,6 +37,7 @@ def read_kineto(path: str | Path) -> Trace:
         raise FileError(path, "traceEvents", None, "is missing: this is no Kineto trace")
     events = list(read_events(path, entries))
     _check_kernels(path, events)
+    _check_spans(path, events)
     rows = _frame(_resolve_runtime(events))
     header = document if isinstance(document, dict) else {}
     return Trace(events=_without_overlaps(path, rows), provenance=_provenance(path, header, rows))
@@ -62,8 +66,17 @@ def _check_kernels(path: str | Path, events: list[Event]) -> None:
     missing = [event for event in on_device if event.correlation < 0]
     if missing:
         field = f"{missing[0].place}.args.correlation"
-        problem = f"is missing here and on {len(missing)} of {len(on_device)} kernels and copies in all"
+        problem = f"must be a number > 0; {len(missing)} of {len(on_device)} kernels and copies lack it"
         raise FileError(path, field, missing[0].args.get("correlation"), problem)
+
+
+def _check_spans(path: str | Path, events: list[Event]) -> None:
+    """What is compared with a simulation must last: the steps, and the whole."""
+    for event in events:
+        if event.kind == "step" and event.duration_us == 0:
+            raise FileError(path, f"{event.place}.dur", 0, f"must be > 0 for step {event.name!r}")
+    if max(event.start_us + event.duration_us for event in events) <= min(event.start_us for event in events):
+        raise FileError(path, "dur", 0, "must be > 0 for some event: the trace spans no time")
 
 
 def _resolve_runtime(events: list[Event]) -> list[Event]:
@@ -105,6 +118,7 @@ def _frame(events: list[Event]) -> pd.DataFrame:
         "duration_s": [event.duration_us * _US for event in events],
         "correlation": [event.correlation for event in events],
         "size_bytes": [_size_bytes(event) for event in events],
+        "flop": [0] * len(events),
         "source": [source for source, _ in memories],
         "destination": [destination for _, destination in memories],
         "work": [""] * len(events),
@@ -145,15 +159,13 @@ def _without_overlaps(path: str | Path, rows: pd.DataFrame) -> pd.DataFrame:
     """End each row of a stream where the next one starts, if it seems to run a little longer."""
     for (device, stream), on_stream in rows[rows["kind"].isin(ON_DEVICE)].groupby(["device", "stream"]):
         start_s, duration_s = (on_stream[name].to_numpy() for name in ("start_s", "duration_s"))
-        end_s = start_s + duration_s
-        overlap_s = np.maximum.accumulate(end_s)[:-1] - start_s[1:]
-        worst = int(np.argmax(overlap_s)) if len(overlap_s) else 0
-        if len(overlap_s) and overlap_s[worst] > CLIPPED_OVERLAP_S * (1 + 1e-9):
-            where, value = f"{device} stream {stream}", f"{overlap_s[worst] / _US:.1f} us"
-            name = on_stream["name"].iloc[worst + 1]
-            raise FileError(path, where, value, f"kernels overlap by more than 10 us, at {start_s[worst + 1]:.6f} s ({name[:40]})")
-        clipped_s = np.minimum(duration_s[:-1], np.diff(start_s))
-        rows.loc[on_stream.index[:-1], "duration_s"] = clipped_s
+        overlap_s = np.maximum.accumulate(start_s + duration_s)[:-1] - start_s[1:]
+        if overlap_s.max(initial=0.0) > CLIPPED_OVERLAP_S + _ROUNDING_S:
+            worst = int(np.argmax(overlap_s))
+            second = on_stream.iloc[worst + 1]
+            what = f"{second['name'][:40]!r} at {second['start_s']:.6f} s overlaps an earlier row by more than 10 us"
+            raise FileError(path, f"{device} stream {stream}", f"{overlap_s[worst] / _US:.1f} us", what)
+        rows.loc[on_stream.index[:-1], "duration_s"] = np.minimum(duration_s[:-1], np.diff(start_s))
     return rows
 
 
@@ -179,6 +191,7 @@ def _gpu_facts(device: str, known: list[dict[str, Any]]) -> dict[str, str]:
     if not of_id:
         return {device: "not named in the file"}
     facts = {device: str(of_id[0].get("name"))}
-    if is_size(of_id[0].get("totalGlobalMem")):
-        facts[f"{device} memory_bytes"] = str(of_id[0]["totalGlobalMem"])
+    memory_bytes = of_id[0].get("totalGlobalMem")
+    if is_size(memory_bytes) and memory_bytes:
+        facts[f"{device} memory_bytes"] = str(memory_bytes)
     return facts

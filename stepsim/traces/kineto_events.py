@@ -1,8 +1,8 @@
 """The events of a Kineto trace, each checked where it enters.
 
 Kineto writes complete events (``"ph": "X"``) with times in microseconds. Its categories changed names over the years;
-both generations are read. Categories that no reader of steps needs (Python frames, flow arrows, annotations that Kineto
-projects onto the GPU) are ignored, and so are unknown ones.
+both generations are read. Categories that no reader of steps needs (Python frames, the profiler's own overhead,
+annotations that Kineto projects onto the GPU) are ignored, and so are unknown ones.
 """
 
 import math
@@ -28,7 +28,6 @@ CATEGORIES = {
     "operator": "host",
     "cpu_op": "host",
     "user_annotation": "host",
-    "overhead": "overhead",
     "cuda_sync": "wait",
 }
 """Lower-cased category to kind: those of `stepsim.traces.Trace`, and ``runtime`` and ``wait``, which become others."""
@@ -79,7 +78,7 @@ def _event(path: str | Path, place: str, kind: str, entry: Mapping[str, Any]) ->
     if event.kind in ON_DEVICE:
         event.device = f"gpu{_integer(path, place, 'args.device', args.get('device', entry.get('pid')))}"
         event.stream = _integer(path, place, "args.stream", args.get("stream", entry.get("tid")))
-    elif kind not in ("overhead", "wait"):
+    elif kind != "wait":
         event.thread = _integer(path, place, "tid", entry.get("tid"))
     return event
 

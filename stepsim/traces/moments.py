@@ -113,12 +113,11 @@ Moment = Launch | Sync | Border | Give | Wake | Done | Take
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """Moments in time order, what was launched before them, and each thread's last instant; the main thread is first."""
+    """Moments in time order, what was launched before them, and the last instant of each thread, main thread first."""
 
     moments: list[Moment]
     launched_before: list[DeviceRow]
     thread_end_s: dict[int, float]
-    end_s: float
 
 
 def recording_of(trace: Trace) -> Recording:
@@ -141,7 +140,6 @@ def recording_of(trace: Trace) -> Recording:
         moments=sorted(moments, key=lambda moment: (moment.start_s, moment.rank)),
         launched_before=before,
         thread_end_s={main: ends.get(main, 0.0), **ends},
-        end_s=float(events["end_s"].max()),
     )
 
 

@@ -14,41 +14,21 @@ Durations, gaps, launches and order are recorded. When a row starts, and how lon
 simulator; what a call took beyond its wait is host work behind it.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, NamedTuple, assert_never
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stepsim.plan import Plan, TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.machines import Device, DeviceKind, Link, Machine, Route
+from stepsim.plan import Plan
 from stepsim.timeline import Timeline
-from stepsim.traces.moments import (
-    Border,
-    DeviceRow,
-    Done,
-    Give,
-    Launch,
-    Moment,
-    Recording,
-    Sync,
-    Take,
-    Wake,
-    end_mark,
-    recording_of,
-)
+from stepsim.traces.moments import end_mark, recording_of
+from stepsim.traces.rows import RowWriter
 from stepsim.traces.trace import Trace
 
 WHOLE_TRACE = "trace"
 """Name of the one step of a trace without profiler steps."""
-
-STAGED_BYTES = 64 * 1024
-"""A copy from pageable memory to a device up to this size is staged, and its call returns before the copy has run.
-
-CUDA C++ Programming Guide, asynchronous concurrent execution: "memory copies from host to device of a memory block of
-64 KB or less" are asynchronous with respect to the host. In the traces of SOURCES.md larger ones end with their call.
-"""
 
 
 class RecordedStep(NamedTuple):
@@ -86,7 +66,7 @@ def rebuild(trace: Trace) -> Rebuilt:
     """The plan that ``trace`` recorded, with its costs. Without profiler steps the whole trace is one step."""
     recording = recording_of(trace)
     steps = recorded_steps(trace)
-    writer = _Writer(recording)
+    writer = RowWriter(recording)
     whole = trace.of("step").empty
     if whole:
         writer.mark(steps[0].begin, writer.main)
@@ -123,152 +103,39 @@ def step_errors(rebuilt: Rebuilt, timeline: Timeline) -> tuple[StepError, ...]:
     return tuple(StepError(step.name, step.measured_s, at_s[step.end] - at_s[step.begin]) for step in rebuilt.steps)
 
 
-class _Writer:
-    """Writes moments as rows. ``clock_s`` is, for each thread, the recorded time up to which its rows account."""
-
-    def __init__(self, recording: Recording) -> None:
-        self.builder = PlanBuilder()
-        self.seconds: list[float] = []
-        self.launch_s: list[float] = []
-        self.threads = {thread: self.builder.thread(f"thread {thread}") for thread in recording.thread_end_s}
-        self.main = next(iter(self.threads))
-        self.host = self.builder.device("host")
-        self.clock_s = dict.fromkeys(self.threads, 0.0)
-        self.devices: dict[str, int] = {}
-        self.streams: dict[tuple[str, int], int] = {}
-        self.on_lane: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
-        self.last_lane: dict[int, tuple[str, int]] = {}
-        self.given: dict[int, int] = {}
-        self.done: dict[int, list[int]] = defaultdict(list)
-
-    def write(self, moment: Moment) -> None:
-        match moment:
-            case Wake():
-                self.clock_s[moment.thread] = moment.give_s
-                self.host_row(moment.thread, "hand over", after=[self.given[moment.number]])
-                return
-            case Take():
-                self.host_row(moment.thread, "hand over", after=self.done[moment.number])
-                self.clock_s[moment.thread] = moment.start_s
-                return
-        self.host_until(moment.thread, moment.start_s)
-        match moment:
-            case Launch():
-                self._launch(moment)
-            case Sync():
-                self._sync(moment)
-            case Border():
-                self.mark(moment.mark, moment.thread)
-            case Give():
-                self.given[moment.number] = self.host_row(moment.thread, "hand over")
-            case Done():
-                self.done[moment.number].append(self.host_row(moment.thread, "hand over"))
-            case _:
-                assert_never(moment)
-
-    def host_until(self, thread: int, time_s: float) -> None:
-        """Host work from the thread's clock up to ``time_s``."""
-        if time_s > self.clock_s[thread]:
-            self.host_row(thread, "host", seconds=time_s - self.clock_s[thread])
-            self.clock_s[thread] = time_s
-
-    def host_row(self, thread: int, what: str, *, seconds: float = 0.0, after: list[int] | None = None) -> int:
-        self._cost(seconds, 0.0)
-        return self.builder.host(self.builder.work(what), thread=self.threads[thread], after=after or ())
-
-    def mark(self, name: str, thread: int, *, after: list[int] | None = None) -> None:
-        self.builder.mark(name, self.host_row(thread, "step border", after=after))
-
-    def device_row(self, row: DeviceRow, thread: int, *, launch_s: float, blocks: bool = False) -> None:
-        self._cost(row.end_s - row.start_s, launch_s)
-        columns: dict[str, Any] = {"thread": self.threads[thread], "blocks_thread": blocks}
-        stream, work = self._stream(row.lane), self.builder.work(row.name)
-        host_end = [row.source, row.destination].count("device") == 1
-        if row.kind == "collective":
-            group = self.builder.group()
-            number = self.builder.collective(
-                row.name, 1, stream, group, size_bytes=row.size_bytes, **columns
-            )
-        elif row.kind == "copy" and host_end:
-            ends = (self.host, self.devices[row.device])
-            route = ends if row.destination == "device" else ends[::-1]
-            number = self.builder.add(
-                TaskKind.COPY, stream=stream, work=work, route=route, size_bytes=row.size_bytes, **columns
-            )
-        else:
-            number = self.builder.compute(work, stream, size_bytes=row.size_bytes, **columns)
-        self.on_lane[row.lane].append((number, row.end_s))
-        self.last_lane[thread] = row.lane
-
-    def last_rows(self) -> list[int]:
-        """Rows that have ended when all streams and threads have."""
-        on_threads = [self.host_row(thread, "host") for thread in self.threads]
-        return on_threads + [rows[-1][0] for rows in self.on_lane.values()]
-
-    def _cost(self, seconds: float, launch_s: float) -> None:
-        self.seconds.append(seconds)
-        self.launch_s.append(launch_s)
-
-    def _stream(self, lane: tuple[str, int]) -> int:
-        device, stream = lane
-        if device not in self.devices:
-            self.devices[device] = self.builder.device(device)
-        if lane not in self.streams:
-            self.streams[lane] = self.builder.stream(f"stream {stream}", self.devices[device])
-        return self.streams[lane]
-
-    def _launch(self, launch: Launch) -> None:
-        """A copy that holds its thread pays what it took to start once its stream was free; the rest is waiting."""
-        thread, first = launch.thread, launch.rows[0]
-        begin_s = self.clock_s[thread]
-        blocks = _blocks(launch.name, first)
-        if blocks:
-            earlier = self.on_lane[first.lane]
-            free_s = earlier[-1][1] if earlier else begin_s
-            launch_s = first.start_s - max(begin_s, free_s)
-        else:
-            launch_s = launch.end_s - begin_s
-        self.device_row(first, thread, launch_s=max(0.0, launch_s), blocks=blocks)
-        for row in launch.rows[1:]:
-            self.device_row(row, thread, launch_s=0.0)
-        self.clock_s[thread] = max(begin_s, first.end_s if blocks else launch.end_s)
-
-    def _sync(self, sync: Sync) -> None:
-        """The thread is accounted for up to the end of what it waited for; the rest of the call is host work."""
-        awaited = self._awaited(sync)
-        if awaited:
-            self.host_row(sync.thread, "wait", after=[row for row, _ in awaited])
-            waited_s = min(sync.end_s, max(end_s for _, end_s in awaited))
-            self.clock_s[sync.thread] = max(self.clock_s[sync.thread], waited_s)
-
-    def _awaited(self, sync: Sync) -> list[tuple[int, float]]:
-        """The last row of each stream that a synchronisation waits for, with its recorded end.
-
-        Where the stream is not recorded it is the one that the thread used last. Which row an event was recorded behind
-        is not recorded either: the last one that had ended when the call returned.
-        """
-        used = self.last_lane.get(sync.thread)
-        if "Stream" in sync.name or "Event" in sync.name:
-            lanes = [lane for lane in self.on_lane if lane[1] == sync.stream] or ([used] if used else [])
-        else:
-            lanes = [lane for lane in self.on_lane if used is None or lane[0] == used[0]]
-        waits = [self.on_lane[lane] for lane in lanes]
-        if "Event" in sync.name:
-            waits = [[(row, end_s) for row, end_s in rows if end_s <= sync.end_s] for rows in waits]
-        return [rows[-1] for rows in waits if rows]
+UNBOUNDED_BYTES = 2**50
+"""Memory of a device whose memory is not recorded: no buffer of a replay fills it, because a replay has none."""
 
 
-def _blocks(call: str, row: DeviceRow) -> bool:
-    """Whether the thread that issued a copy waits for its end.
+def machine_of(trace: Trace) -> Machine:
+    """The GPUs that ``trace`` names, and their host, for simulating the plan of `rebuild` with its recorded costs."""
+    facts = trace.provenance
+    gpus = sorted(set(trace.of("kernel", "collective", "copy", "memset")["device"]))
+    devices = [_device("host", DeviceKind.HOST, None)]
+    devices += [_device(gpu, DeviceKind.GPU, facts.get(f"{gpu} memory_bytes"), facts.get(gpu, "")) for gpu in gpus]
+    ends = [(one, two) for gpu in gpus for one, two in (("host", gpu), (gpu, "host"))]
+    return Machine(
+        name=facts.get("file", "trace"),
+        description="as recorded",
+        devices=tuple(devices),
+        links=tuple(_link(f"{one} to {two}") for one, two in ends),
+        routes=tuple(Route(source=one, destination=two, links=(f"{one} to {two}",)) for one, two in ends),
+    )
 
-    CUDA Runtime API, API synchronization behavior; AMD's ``hipMemcpyWithStream`` synchronises its stream.
-    """
-    if row.kind != "copy":
-        return False
-    if row.source == row.destination:
-        return "WithStream" in call
-    if row.destination == "pageable":
-        return True
-    if row.source == "pageable":
-        return row.size_bytes > STAGED_BYTES
-    return "Async" not in call
+
+def _device(name: str, kind: DeviceKind, memory_bytes: str | None, model: str = "") -> Device:
+    source = "recorded in the trace" if memory_bytes else "not recorded, and not needed: a replay has no buffers"
+    return Device(
+        name=name,
+        kind=kind,
+        model=model,
+        memory_bytes=int(memory_bytes or UNBOUNDED_BYTES),
+        sources={"memory_bytes": source},
+    )
+
+
+def _link(name: str) -> Link:
+    """A replayed copy takes its recorded time, whatever the link."""
+    unused = "not used: a replayed copy takes its recorded time"
+    sources = {"latency_s": unused, "bandwidth_bytes_per_s": unused}
+    return Link(name=name, latency_s=0.0, bandwidth_bytes_per_s=1e12, sources=sources)

@@ -15,7 +15,7 @@ from stepsim.tables import write_bytes
 FORMAT = "stepsim-trace"
 
 COLUMNS: dict[str, str] = {
-    "kind": "str",  # kernel, collective, copy, memset, launch, sync, host, step, overhead
+    "kind": "str",  # kernel, collective, copy, memset, launch, sync, host, step
     "name": "str",  # kernel or function name, as recorded
     "device": "str",  # gpu0, cpu0, ...; empty for host events
     "stream": "int64",  # -1 where there is none

@@ -5,19 +5,23 @@
                         v
     Program: the Workload, and for each of its ops the torch call
 
-The same graph comes from real modules (`capture_program`), which are left as they were.
+The same graph comes from real modules (`capture_program`), which are left as they were. Run op by op it equals eager
+PyTorch bit for bit, but for what torch itself calls differently while it traces: bilinear resizing and GRU are taken
+apart, and under autocast a weight that is used twice is cast twice. ``torch.utils.checkpoint`` dissolves: what to
+recompute is for a plan to say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.optim import Optimizer
 
 from stepsim.errors import CaptureError, StepsimError
-from stepsim.workloads.factory import Factory, build_step, one_line
+from stepsim.workloads.factory import Factory, build_fake_step, one_line
 from stepsim.workloads.graph_reader import Values, read_graph
 from stepsim.workloads.joint_graph import JointGraph, trace_joint
 from stepsim.workloads.optimizers import add_updates, check_optimizer
@@ -32,8 +36,7 @@ def capture(factory: Factory, batch: int, name: str) -> Program:
 
     Raises `CaptureError`.
     """
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        step = build_step(factory, batch)
+    step = build_fake_step(factory, batch)
     return capture_program(step.module, step.inputs, step.optimizer, name=name, batch=batch)
 
 
@@ -47,21 +50,23 @@ def capture_program(
     if optimizer is not None:
         check_optimizer(optimizer)
     step = StepFunction(module, inputs)
-    mode, fakes = step.fake_tensors()
-    joint = _trace(step, mode, fakes, name)
-    with mode, torch.no_grad():
-        return _assemble(step, joint, fakes, optimizer, name, batch)
+    with _explained(name):
+        mode, fakes = step.fake_tensors()
+        joint = trace_joint(step.loss, fakes, step.module, mode)
+        with mode, torch.no_grad():
+            return _assemble(step, joint, fakes, optimizer, name, batch)
 
 
-def _trace(step: StepFunction, mode: FakeTensorMode, fakes: list[torch.Tensor], name: str) -> JointGraph:
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Whatever stops a capture, in one line."""
     try:
-        return trace_joint(step.loss, fakes, step.module, mode)
+        yield
     except StepsimError as error:
         raise CaptureError(f"{name} cannot be captured: {error}") from error
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise CaptureError(
-            f"{name} cannot be captured: its control flow or shapes depend on values ({one_line(error)})"
-        ) from error
+        problem = f"its control flow or shapes depend on values ({one_line(error)})"
+        raise CaptureError(f"{name} cannot be captured: {problem}") from error
     except Exception as error:
         raise CaptureError(f"{name} cannot be captured: {one_line(error)}") from error
 
@@ -73,31 +78,30 @@ def _assemble(
     parameters = {key: builder.tensor(key, Role.PARAMETER, next(rest)) for key in step.parameters}
     buffers = {key: builder.tensor(key, Role.BUFFER, next(rest)) for key in step.buffers}
     inputs = {place: builder.tensor(f"input.{place}", Role.INPUT, next(rest)) for place in step.inputs}
-    flat = [*parameters.values(), *buffers.values(), *inputs.values()]
+    outside = [*parameters.values(), *buffers.values(), *inputs.values()]
+    _check_mutations(builder, [outside[position] for position in joint.mutations])
 
-    values: Values = {node: {0: flat[position]} for position, node in joint.placeholders.items()}
+    values: Values = {node: {0: outside[position]} for position, node in joint.placeholders.items()}
     constants = read_graph(joint, builder, values)
     loss = values[joint.loss][0]
     names = list(parameters)
     gradients = {names[position]: values[node][0] for position, node in joint.gradients.items()}
-
     for position, node in joint.mutations.items():
-        _add_buffer_update(builder, flat[position], values[node][0])
+        builder.add(_buffer_update(builder, outside[position], values[node][0]))
     states: dict[int, tuple[str, str]] = {}
     if optimizer is not None:
         known = {tensor: key for key, tensor in step.parameters.items()}
         states = add_updates(builder, optimizer, known, parameters, gradients)
 
-    workload = Workload(
-        name=name,
-        batch=batch,
-        tensors=_with_saved(builder),
-        ops=tuple(builder.ops),
-        loss=loss.tensor,
-        gradients={parameters[key].tensor: gradient.tensor for key, gradient in gradients.items()},
-    )
     return Program(
-        workload=workload,
+        workload=Workload(
+            name=name,
+            batch=batch,
+            tensors=_with_saved(builder),
+            ops=tuple(builder.ops),
+            loss=loss.tensor,
+            gradients={parameters[key].tensor: gradient.tensor for key, gradient in gradients.items()},
+        ),
         ops=tuple(builder.programs),
         parameters={value.tensor: key for key, value in parameters.items()},
         buffers={value.tensor: key for key, value in buffers.items()},
@@ -109,23 +113,26 @@ def _assemble(
     )
 
 
-def _add_buffer_update(builder: StepBuilder, buffer: Value, new: Value) -> None:
+def _check_mutations(builder: StepBuilder, written: list[Value]) -> None:
+    for tensor in (builder.tensors[value.tensor] for value in written):
+        if tensor.role is not Role.BUFFER:
+            raise CaptureError(f"it writes to its {tensor.role} {tensor.name!r} in place")
+
+
+def _buffer_update(builder: StepBuilder, buffer: Value, new: Value) -> Call:
     """The graph is functional: what the forward pass makes of a buffer is copied into it when all else is done."""
-    tensor = builder.tensors[buffer.tensor]
-    if tensor.role is not Role.BUFFER:
-        raise CaptureError(f"the module writes to its {tensor.role} {tensor.name!r} in place")
-    builder.add(
-        Call(
-            name=f"{tensor.name}.copy",
-            phase=Phase.UPDATE,
-            module=tensor.name.rpartition(".")[0],
-            function=torch.ops.aten.copy_.default,
-            arguments=(buffer, new),
-        )
+    name = builder.tensors[buffer.tensor].name
+    return Call(
+        name=f"{name}.copy",
+        phase=Phase.UPDATE,
+        module=name.rpartition(".")[0],
+        function=torch.ops.aten.copy_.default,
+        arguments=(buffer, new),
     )
 
 
 def _with_saved(builder: StepBuilder) -> tuple[Tensor, ...]:
+    """What an op of the forward pass gives and an op of the backward pass reads is saved in between."""
     read_late = {tensor for op in builder.ops if op.phase is Phase.BACKWARD for tensor in op.inputs}
     return tuple(
         replace(tensor, saved=tensor.role is Role.ACTIVATION and index in read_late)

@@ -2,12 +2,14 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim import Optimizer
 
 from stepsim.errors import CaptureError, StepsimError
@@ -15,6 +17,8 @@ from stepsim.workloads.optimizers import check_optimizer
 
 Factory = Callable[[int], Any]
 """``factory(batch)`` gives a module that returns its loss, its inputs (a tensor or a tuple), and SGD or None."""
+
+_Convert = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +71,47 @@ def build_step(factory: Factory, batch: int) -> Step:
     return Step(module, tuple(inputs), optimizer)
 
 
+def build_fake_step(factory: Factory, batch: int) -> Step:
+    """As `build_step`, with fake tensors: nothing is allocated."""
+    with FakeTensorMode(allow_non_fake_inputs=True), _fakes_convertible():
+        return build_step(factory, batch)
+
+
 def one_line(error: BaseException) -> str:
     """The kind of an error and the first line of what it says, at most 200 characters."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}"[:200] if lines else type(error).__name__
+
+
+@contextmanager
+def _fakes_convertible() -> Iterator[None]:
+    """Lets modules of fake tensors take ``.to(...)`` and ``.double()``, by putting new parameters into place.
+
+    Torch would exchange the contents of the old ones, and refuses that to fake tensors because their mode keeps weak
+    references to them (``torch.nn.Module._apply`` and ``torch.utils.swap_tensors`` of torch 2.13).
+    """
+    made: dict[tuple[torch.nn.Parameter, _Convert], torch.nn.Parameter] = {}
+
+    def converted(parameter: torch.nn.Parameter, convert: _Convert) -> torch.nn.Parameter:
+        key = (parameter, convert)
+        if key not in made:
+            with torch.no_grad():
+                value = convert(parameter)
+            made[key] = parameter if value is parameter else torch.nn.Parameter(value, parameter.requires_grad)
+        return made[key]
+
+    def apply(self: torch.nn.Module, convert: _Convert, recurse: bool = True) -> torch.nn.Module:
+        for child in self.children() if recurse else ():
+            child._apply(convert)  # type: ignore[no-untyped-call]
+        for name, parameter in self._parameters.items():
+            self._parameters[name] = None if parameter is None else converted(parameter, convert)
+        for name, buffer in self._buffers.items():
+            self._buffers[name] = None if buffer is None else convert(buffer)
+        return self
+
+    original = torch.nn.Module._apply
+    torch.nn.Module._apply = apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original  # type: ignore[method-assign]

@@ -69,8 +69,10 @@ def _with_roles(module: GraphModule) -> JointGraph:
     placeholders, tangents = {}, []
     for node in module.graph.find_nodes(op="placeholder"):
         match node.meta["desc"]:
-            case TangentAOTInput():
+            case TangentAOTInput(output=PlainAOTOutput()):
                 tangents.append(node)
+            case TangentAOTInput():
+                raise CaptureError("it writes a value that requires a gradient into a parameter or buffer in place")
             case described:
                 placeholders[_position(described)] = node
     losses, gradients, mutations = [], {}, {}
@@ -83,6 +85,8 @@ def _with_roles(module: GraphModule) -> JointGraph:
                 gradients[_position(source)] = node
             case InputMutationAOTOutput(mutated_input=source):
                 mutations[_position(source)] = node
+    if not tangents:
+        raise CaptureError("its loss is one of its own tensors, with nothing computed")
     (tangent,), (loss,) = tangents, losses
     return JointGraph(
         module=module, placeholders=placeholders, tangent=tangent, loss=loss, gradients=gradients, mutations=mutations

@@ -43,7 +43,12 @@ def add_updates(
     """
     states: dict[int, tuple[str, str]] = {}
     for group in optimizer.param_groups:
-        for name in [names[parameter] for parameter in group["params"] if parameter in names]:
+        for parameter in group["params"]:
+            name = names.get(parameter)
+            if name is None:
+                raise CaptureError(
+                    f"optimizer: holds a parameter of shape {tuple(parameter.shape)} that the module does not have"
+                )
             if name in gradients:
                 states |= _add_update(builder, group, name, parameters[name], gradients[name])
     return states

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from torch._ops import OpOverload
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stepsim.workloads.workload import Workload
 

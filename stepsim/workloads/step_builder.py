@@ -15,6 +15,14 @@ from stepsim.errors import CaptureError
 from stepsim.workloads.program import Blank, Operand, OpProgram, View, ViewStep
 from stepsim.workloads.workload import Op, Phase, Role, Tensor
 
+_REDUCED_WHERE_IT_LIES = (
+    torch.ops.aten.binary_cross_entropy,
+    torch.ops.aten.mse_loss,
+    torch.ops.aten.smooth_l1_loss,
+    torch.ops.aten.soft_margin_loss,
+)
+"""Losses whose kernels write the loss of each element first, and its sum into the same storage (ATen's Loss.cpp)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -77,13 +85,22 @@ class Call:
         sequence = [returned] if isinstance(returned, torch.Tensor) else returned
         return {position: fake for position, fake in enumerate(sequence) if fake is not None}
 
+    def least_bytes(self) -> int:
+        """What a storage that the call makes has at least, whatever the shape in it."""
+        if self.function.overloadpacket not in _REDUCED_WHERE_IT_LIES:
+            return 0
+        predicted, target = (argument.fake for argument in self.arguments[:2])
+        each: torch.Tensor = predicted + target
+        return each.untyped_storage().nbytes()
+
     def flop(self) -> int:
         """As `torch.utils.flop_counter.FlopCounterMode` counts."""
         count = flop_registry.get(self.function.overloadpacket)
         if count is None:
             return 0
         arguments, keywords = self._fakes()
-        return int(count(*arguments, **keywords, out_val=self.returned))
+        counted: int = count(*arguments, **keywords, out_val=self.returned)
+        return counted
 
     def _fakes(self) -> tuple[list[Any], dict[str, Any]]:
         arguments, keywords = map_kind(Value, lambda value: value.fake, [[*self.arguments], dict(self.keywords)])
@@ -99,31 +116,26 @@ class StepBuilder:
         self.programs: list[OpProgram] = []
         self._bases: list[torch.Tensor] = []
 
-    def tensor(self, name: str, role: Role, base: torch.Tensor) -> Value:
-        """A new storage, whose base value looks like ``base``."""
-        self.tensors.append(
-            Tensor(
-                name=name,
-                role=role,
-                size_bytes=base.untyped_storage().nbytes(),
-                shape=tuple(base.shape),
-                dtype=dtype_name(base.dtype),
-            )
-        )
+    def tensor(self, name: str, role: Role, base: torch.Tensor, least_bytes: int = 0) -> Value:
+        """A new storage, whose base value looks like ``base``; it has at least ``least_bytes``."""
+        size_bytes = max(base.untyped_storage().nbytes(), least_bytes)
+        shape, dtype = tuple(base.shape), dtype_name(base.dtype)
+        self.tensors.append(Tensor(name=name, role=role, size_bytes=size_bytes, shape=shape, dtype=dtype))
         self._bases.append(base)
         return Value(len(self.tensors) - 1, View(), base)
 
     def add(self, call: Call) -> dict[int, Value]:
         """The next op. Gives its outputs by their position in what the call returns."""
         reads, results = call.reads(), call.results()
-        _check_storages(call, [*reads], [*results.values()])
+        _check_storages(call, reads, [*results.values()])
         numbers = {tensor: number for number, tensor in enumerate(dict.fromkeys(value.tensor for value in reads))}
         role = Role.ACTIVATION if call.phase is Phase.FORWARD else Role.GRADIENT
+        several = len(results) > 1
         outputs = {
-            position: self.tensor(call.name if len(results) == 1 else f"{call.name}.{position}", role, base)
+            position: self.tensor(f"{call.name}.{position}" if several else call.name, role, base, call.least_bytes())
             for position, base in results.items()
         }
-        program = _program(call, numbers, tuple(results))
+        program = _program(call, numbers, results)
         self.programs.append(program)
         self.ops.append(self._describe(call, program, reads, outputs))
         return outputs
@@ -155,7 +167,8 @@ class StepBuilder:
 
 def storage_of(fake: torch.Tensor) -> int:
     """Equal for views of one storage, as long as both live."""
-    return fake.untyped_storage()._cdata
+    address: int = fake.untyped_storage()._cdata
+    return address
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -187,9 +200,9 @@ def _check_storages(call: Call, reads: list[Value], results: list[torch.Tensor])
         raise CaptureError(f"op {call.name!r}: {call.kind} gives tensors that share storage, which is not supported")
 
 
-def _program(call: Call, numbers: Mapping[int, int], results: tuple[int, ...]) -> OpProgram:
+def _program(call: Call, numbers: Mapping[int, int], results: Mapping[int, torch.Tensor]) -> OpProgram:
     arguments, keywords = map_kind(Value, lambda value: Operand(numbers[value.tensor], value.view), [*call.given()])
-    return OpProgram(function=call.function, arguments=tuple(arguments), keywords=keywords, results=results)
+    return OpProgram(function=call.function, arguments=tuple(arguments), keywords=keywords, results=tuple(results))
 
 
 def _touched_bytes(fakes: Iterable[torch.Tensor]) -> int:

@@ -23,13 +23,9 @@ class StepFunction:
     def __init__(self, module: torch.nn.Module, inputs: Sequence[Any]) -> None:
         self.module = module
         self.parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
-        self._registered: Mapping[str, torch.Tensor] = dict(module.named_buffers())
-        self._attributes: Mapping[str, torch.Tensor] = dict(_tensor_attributes(module))
+        self._attributes = dict(_tensor_attributes(module))
+        self.buffers: Mapping[str, torch.Tensor] = {**dict(module.named_buffers()), **self._attributes}
         self._leaves, self._structure = tree_flatten(tuple(inputs))
-
-    @property
-    def buffers(self) -> Mapping[str, torch.Tensor]:
-        return {**self._registered, **self._attributes}
 
     @property
     def inputs(self) -> Mapping[int, torch.Tensor]:
@@ -53,12 +49,15 @@ class StepFunction:
     def loss(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Raises `CaptureError` if the module does not return a scalar that depends on a trained parameter."""
         rest = iter(tensors)
-        held = {name: next(rest) for name in (*self.parameters, *self._registered)}
-        attributes = {name: next(rest) for name in self._attributes}
+        held = {tensor: next(rest) for tensor in self.parameters.values()}
+        named = {name: next(rest) for name in self.buffers}
         given = dict(zip(self.inputs, rest, strict=True))
         leaves = [given.get(place, leaf) for place, leaf in enumerate(self._leaves)]
+        aliases = {name: held[tensor] for name, tensor in _parameter_names(self.module)}
+        attributes = {name: named.pop(name) for name in self._attributes}
         with _attributes_set(self.module, attributes):
-            returned = functional_call(self.module, held, tree_unflatten(leaves, self._structure))
+            arguments = tree_unflatten(leaves, self._structure)
+            returned = functional_call(self.module, aliases | named, arguments, tie_weights=False)
         return _checked_loss(returned)
 
 
@@ -72,6 +71,13 @@ def _checked_loss(returned: object) -> torch.Tensor:
     if not returned.requires_grad:
         raise CaptureError("its loss does not depend on any parameter that requires a gradient")
     return returned
+
+
+def _parameter_names(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every name of every parameter, once for each module that holds it."""
+    for path, submodule in module.named_modules():
+        for name, parameter in submodule.named_parameters(recurse=False, remove_duplicate=False):
+            yield f"{path}.{name}".lstrip("."), parameter
 
 
 def _tensor_attributes(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

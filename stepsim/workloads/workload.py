@@ -159,7 +159,7 @@ class Workload:
                 name=body["name"],
                 batch=body["batch"],
                 loss=body["loss"],
-                gradients={parameter: gradient for parameter, gradient in body["gradients"]},
+                gradients=dict(body["gradients"]),
                 tensors=tuple(_tensor(entry) for entry in body["tensors"]),
                 ops=tuple(_op(entry) for entry in body["ops"]),
             )

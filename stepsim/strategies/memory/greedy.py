@@ -35,8 +35,11 @@ class Greedy:
 
     At each step the ``shortlist`` decisions with the cheapest bytes are tried, and the one is made that lowers the
     *excess* (bytes over the limit, summed over the rows of the schedule) the most for each second that it adds.
+    ``actions`` are those it may choose from.
     """
 
+    name: str = "greedy"
+    actions: tuple[Action, ...] = (Action.SWAP, Action.RECOMPUTE)
     shortlist: int = 12
 
     def plan(
@@ -50,10 +53,10 @@ class Greedy:
         time_limit_s: float,
     ) -> Proposal:
         began_s = time.monotonic()
-        search = _Search(workload, _prices(workload, machine, costs), memory_bytes)
+        search = _Search(workload, _prices(workload, machine, costs), memory_bytes, self.actions)
         complete = search.run(began_s + time_limit_s, self.shortlist)
         plan = plan_for_policy(workload, machine, search.policy, memory_bytes)
-        return propose("greedy", plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete)
+        return propose(self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete)
 
 
 def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
@@ -70,10 +73,13 @@ def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
 class _Search:
     """The policy so far, what it adds to the step, and how far it is from the limit."""
 
-    def __init__(self, workload: Workload, prices: Prices, memory_bytes: int) -> None:
+    def __init__(
+        self, workload: Workload, prices: Prices, memory_bytes: int, actions: tuple[Action, ...]
+    ) -> None:
         self.workload = workload
         self.prices = prices
         self.memory_bytes = memory_bytes
+        self.actions = actions
         self.policy: dict[int, Action] = {}
 
     def run(self, deadline_s: float, shortlist: int) -> bool:
@@ -98,8 +104,12 @@ class _Search:
     def _open_decisions(self) -> list[Decision]:
         """Decisions not yet made on what is resident while the limit is exceeded, the cheapest bytes first."""
         tensors = [t for t in self._resident_over() if t not in self.policy]
-        decisions = [(t, Action.SWAP) for t in tensors]
-        decisions += [(t, Action.RECOMPUTE) for t in tensors if can_recompute(self.workload, t)]
+        decisions = [
+            (tensor, action)
+            for tensor in tensors
+            for action in self.actions
+            if action is Action.SWAP or can_recompute(self.workload, tensor)
+        ]
         return sorted(decisions, key=lambda d: (self._price(*d) / self.workload.tensors[d[0]].size_bytes, d))
 
     def _price(self, tensor: int, action: Action) -> float:

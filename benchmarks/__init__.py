@@ -1,0 +1,1 @@
+"""Speed of the simulator and of the searches: ``python -m benchmarks``."""

@@ -1,0 +1,85 @@
+"""What is timed: each case has a name, a size in tasks (or ops), and the call."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from stepsim.costmodels import GivenCosts
+from stepsim.machines import Device, DeviceKind, Link, Machine, Route
+from stepsim.memory import memory_profile
+from stepsim.plan import Plan
+from stepsim.plan_builder import PlanBuilder
+from stepsim.simulator import simulate
+from stepsim.strategies.memory.schedule import Action, candidates, schedule
+from stepsim.workloads import Workload
+
+Case = tuple[str, int, Callable[[], object]]
+
+NUM_TASKS = 20_000
+
+
+def all_cases() -> Iterator[Case]:
+    """Cases are made here, untimed, one after the other."""
+    plan = layered_plan(NUM_TASKS)
+    size = len(plan)
+    yield "plan: build and self-check, tasks", size, partial(layered_plan, NUM_TASKS)
+    yield "plan: content hash, tasks", size, lambda: Plan.__dict__["content_hash"].func(plan)
+    yield "memory pass, tasks", size, partial(memory_profile, plan)
+    yield "simulate, reference engine, tasks", size, partial(simulate, plan, machine(), COSTS)
+    yield from strategy_cases()
+
+
+def strategy_cases() -> Iterator[Case]:
+    """One evaluation of a policy, as a search makes many."""
+    workload = captured_resnet()
+    policy = dict.fromkeys(candidates(workload), Action.SWAP)
+    yield "schedule a policy, ops of small_resnet", len(workload.ops), partial(schedule, workload, policy, 0)
+
+
+COSTS = GivenCosts(seconds={"forward": 1.0, "backward": 2.0}, launch_s=0.1)
+
+
+def machine() -> Machine:
+    """One GPU beside a host; the numbers are round, not measured."""
+    memory = {"memory_bytes": "made up for the benchmark"}
+    speed = {"latency_s": "made up for the benchmark", "bandwidth_bytes_per_s": "made up for the benchmark"}
+    links = [Link(name=name, latency_s=0.0, bandwidth_bytes_per_s=1e3, sources=speed) for name in ("out", "in")]
+    return Machine(
+        name="benchmark",
+        devices=(
+            Device(name="gpu0", kind=DeviceKind.GPU, memory_bytes=10**12, sources=memory),
+            Device(name="host", kind=DeviceKind.HOST, memory_bytes=10**12, sources=memory),
+        ),
+        links=tuple(links),
+        routes=(
+            Route(source="gpu0", destination="host", links=("out",)),
+            Route(source="host", destination="gpu0", links=("in",)),
+        ),
+    )
+
+
+def layered_plan(num_tasks: int) -> Plan:
+    """Layers that swap their activation out and in again: four tasks and a release each, on three streams."""
+    builder = PlanBuilder()
+    gpu, host = builder.device("gpu0"), builder.device("host")
+    compute = builder.stream("compute", gpu)
+    out, back = builder.stream("d2h", gpu, role="d2h"), builder.stream("h2d", gpu, role="h2d")
+    forward, backward = builder.work("forward"), builder.work("backward")
+    on_host = []
+    for _ in range(num_tasks // 5):
+        x, copy = builder.buffer(1000, gpu, owner=compute), builder.buffer(1000, host)
+        builder.compute(forward, compute, writes=[x], allocates=[x])
+        builder.swap_out(x, copy, out)
+        builder.release([x], compute)
+        on_host.append(copy)
+    for copy in reversed(on_host):
+        x = builder.buffer(1000, gpu, owner=compute)
+        builder.swap_in(copy, x, back)
+        builder.compute(backward, compute, reads=[x], releases=[x])
+    return builder.build()
+
+
+def captured_resnet() -> Workload:
+    from stepsim.workloads.capture import capture
+    from stepsim.workloads.models import small_resnet
+
+    return capture(small_resnet, 32, "small_resnet").workload

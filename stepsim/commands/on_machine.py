@@ -1,0 +1,161 @@
+"""Verbs that run torch: capture, and all that measures this machine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepsim.commands.options import (
+    A_FACTORY,
+    STDOUT,
+    AsJson,
+    Batch,
+    FactoryPath,
+    MachineName,
+    Output,
+    PlanFile,
+    TimelineOutput,
+    print_json,
+    print_result,
+)
+from stepsim.errors import StepsimError
+from stepsim.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from stepsim.executor import BoundProgram
+    from stepsim.plan import Plan
+    from stepsim.validation import Comparison
+
+
+def demo(
+    quick: Annotated[bool, typer.Option("--quick", help="Small batches and few repeats: half a minute, coarse.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path("demo-output"),
+    as_json: AsJson = False,
+) -> None:
+    """The whole loop on this machine: a few minutes, no GPU needed."""
+    from stepsim.demo import FULL, QUICK, run_demo
+
+    done = run_demo(output, QUICK if quick else FULL)
+    _print_comparisons(done.comparisons, done.next_steps(output), as_json)
+
+
+def capture(
+    factory: FactoryPath, batch: Batch = 32, output: Output = Path("workload.json"), as_json: AsJson = False
+) -> None:
+    """Turn a torch module into a workload, without a GPU and without memory for its tensors."""
+    from stepsim.workloads.capture import capture as capturing
+    from stepsim.workloads.factory import load_factory
+
+    workload = capturing(load_factory(factory), batch, _name(factory)).workload
+    workload.save(output)
+    facts = {"workload": workload.name, "ops": len(workload.ops), "flop": workload.flop, "file": str(output)}
+    text = f"{workload.name}, batch {batch}: {len(workload.ops)} ops, {workload.flop:.4g} FLOP -> {output}"
+    print_result(text, facts, as_json)
+
+
+def record(
+    factories: Annotated[list[str], typer.Argument(metavar="FACTORY...", help=A_FACTORY)],
+    batch: Batch = 32,
+    repeats: Annotated[int, typer.Option(min=2, help="Timed passes over all work.")] = 25,
+    output: Output = Path("trace.parquet"),
+    as_json: AsJson = False,
+) -> None:
+    """Time the distinct work of steps, and copies, on this machine."""
+    from stepsim.executor import record as recording
+    from stepsim.progress import progress
+
+    programs = [_bind(factory, batch) for factory in factories]
+    with progress("recording") as tick:
+        trace = recording(programs, repeats=repeats, progress=tick)
+    trace.save(output)
+    works = trace.of("kernel")["work"].nunique()
+    facts = {"trace": str(output), "events": len(trace.events), "works": works}
+    print_result(f"{works} pieces of work, and copies: {len(trace.events)} events -> {output}", facts, as_json)
+
+
+def execute(
+    plan: PlanFile, factory: FactoryPath, output: TimelineOutput = None, as_json: AsJson = False
+) -> None:
+    """Run a plan for real on this machine, beside a plain step of PyTorch."""
+    from stepsim.executor.measure import measure
+    from stepsim.plan import Plan
+
+    loaded = Plan.load(plan)
+    (measured,) = measure(_bind(factory, _batch_of(loaded, plan)), [loaded], runs=1)
+    timeline, difference = measured.median_run, measured.max_abs_difference
+    if output is not None:
+        timeline.save(output)
+    peak_bytes = max(measured.memory.peaks().values())
+    facts = {
+        "measured_s": timeline.makespan_s,
+        "measured_peak_bytes": peak_bytes,
+        "gradient_max_abs_difference": difference,
+    }
+    step = f"{format_seconds(timeline.makespan_s)} a step, peak {format_bytes(peak_bytes)}"
+    print_result(f"{step}, off plain PyTorch by {difference:g}", facts, as_json)
+
+
+def validate(
+    plan: PlanFile,
+    factory: FactoryPath,
+    calibration: Annotated[Path, typer.Option(help="A file that stepsim fit wrote.")],
+    machine: MachineName = "this_cpu",
+    strategy: Annotated[str, typer.Option(help="What the comparison calls the plan.")] = "plan",
+    runs: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 5,
+    output: Output = Path("comparison.json"),
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a plan, run it for real, and compare."""
+    from stepsim.costmodels import Calibration
+    from stepsim.demo import compare_measured
+    from stepsim.executor.measure import measure
+    from stepsim.machines import load_machine
+    from stepsim.plan import Plan
+    from stepsim.progress import progress
+    from stepsim.simulator import simulate as simulating
+    from stepsim.validation import save_comparisons
+
+    described, costs, loaded = load_machine(machine), Calibration.load(calibration), Plan.load(plan)
+    predicted = simulating(loaded, described, costs)
+    bound = _bind(factory, _batch_of(loaded, plan))
+    with progress("executing") as tick:
+        (measured,) = measure(bound, [loaded], runs=runs, progress=tick)
+    comparison = compare_measured(
+        predicted,
+        measured,
+        described,
+        workload=_name(factory),
+        strategy=strategy,
+        plan=loaded,
+        limit_bytes=None,
+        provenance=costs.provenance,
+    )
+    save_comparisons([comparison], output)
+    _print_comparisons([comparison], f"-> {output}", as_json)
+
+
+def _bind(factory: str, batch: int) -> "BoundProgram":
+    from stepsim.executor import BoundProgram
+    from stepsim.workloads.factory import load_factory
+
+    return BoundProgram.of(load_factory(factory), batch, _name(factory))
+
+
+def _name(factory: str) -> str:
+    return factory.rpartition(":")[2]
+
+
+def _batch_of(plan: "Plan", path: Path) -> int:
+    """The batch size that ``plan`` was made for."""
+    batch = int(plan.work.batch.max(initial=0))
+    if not batch:
+        raise StepsimError(f"{path}: work: names no captured step, so nothing can run it")
+    return batch
+
+
+def _print_comparisons(comparisons: Sequence["Comparison"], ending: str, as_json: bool) -> None:
+    from stepsim.show import print_comparisons
+
+    print_comparisons(comparisons, STDOUT)
+    print_result(ending, {"comparisons": [comparison.as_json() for comparison in comparisons]}, as_json)

@@ -1,0 +1,159 @@
+"""Verbs that need neither torch nor the machine in question: files in, files out."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stepsim.commands.options import (
+    STDOUT,
+    AsJson,
+    CalibrationFile,
+    MachineName,
+    Output,
+    PlanFile,
+    TimelineOutput,
+    WorkloadFile,
+    machine_and_costs,
+    print_json,
+    print_result,
+    trust_in,
+)
+from stepsim.errors import InfeasibleError, StepsimError
+from stepsim.units import format_bytes, format_seconds, parse_bytes
+
+SEARCH_LIMIT_S = 60.0
+
+
+def fit(
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Files that stepsim record wrote.")],
+    output: Output = Path("calibration.json"),
+    as_json: AsJson = False,
+) -> None:
+    """Fit cost models to recorded traces; tells their held-out errors."""
+    from stepsim.costmodels import Calibration
+    from stepsim.traces.trace import Trace
+
+    calibration = Calibration.fit([Trace.load(path) for path in traces])
+    calibration.save(output)
+    errors = calibration.errors()
+    told = ", ".join(f"{name} {error:.1%}" for name, error in errors.items())
+    facts = {"calibration": str(output), "machine": calibration.machine, "errors": errors}
+    print_result(f"calibration of {calibration.machine}: {told} -> {output}", facts, as_json)
+
+
+def plan(
+    workload: WorkloadFile,
+    machine: MachineName,
+    strategy: Annotated[str, typer.Option(help="keep-all, greedy, greedy-swap or greedy-recompute.")] = "greedy",
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Limit, such as 8GiB; at most, and by default, what the device has.")
+    ] = None,
+    calibration: CalibrationFile = None,
+    output: Output = Path("step.plan"),
+    as_json: AsJson = False,
+) -> None:
+    """Search for a plan of one step within a memory limit. One that misses the limit is not written."""
+    from stepsim.report import report
+    from stepsim.simulator import simulate as simulating
+    from stepsim.strategies import STRATEGIES
+    from stepsim.strategies.memory.lowering import computing_device
+    from stepsim.workloads import Workload
+
+    if strategy not in STRATEGIES:
+        raise StepsimError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+    described, costs = machine_and_costs(machine, calibration)
+    has_bytes = described.device(computing_device(described)).memory_bytes
+    limit_bytes = has_bytes if memory is None else min(has_bytes, parse_bytes(memory))
+    proposal = STRATEGIES[strategy].plan(
+        Workload.load(workload),
+        described,
+        costs,
+        memory_bytes=limit_bytes,
+        evaluate=lambda candidate: report(simulating(candidate, described, costs), candidate),
+        time_limit_s=SEARCH_LIMIT_S,
+    )
+    peak, limit = format_bytes(proposal.predicted_peak_bytes), format_bytes(limit_bytes)
+    if not proposal.feasible:
+        raise InfeasibleError(f"{workload}: memory limit {limit} is below what {strategy} reaches: {peak}")
+    proposal.plan.save(output)
+    facts = {
+        "strategy": proposal.strategy,
+        "feasible": proposal.feasible,
+        "complete": proposal.complete,
+        "predicted_s": proposal.predicted_s,
+        "predicted_peak_bytes": proposal.predicted_peak_bytes,
+        "search_seconds": proposal.search_seconds,
+        "plan": str(output),
+    }
+    if proposal.lower_bound_s is not None:
+        facts["lower_bound_s"] = proposal.lower_bound_s
+    step = f"{format_seconds(proposal.predicted_s)} a step ({trust_in(calibration)})"
+    print_result(f"{strategy}: {step}, peak {peak} of {limit} -> {output}", facts, as_json)
+
+
+def simulate(
+    plan: PlanFile,
+    machine: MachineName,
+    calibration: CalibrationFile = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture to this file (.png, .svg, .pdf).")] = None,
+    output: TimelineOutput = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a plan on a simulated machine."""
+    from stepsim.plan import Plan
+    from stepsim.report import report, trust
+    from stepsim.simulator import simulate as simulating
+
+    described, costs = machine_and_costs(machine, calibration)
+    loaded = Plan.load(plan)
+    began_s = time.monotonic()
+    timeline = simulating(loaded, described, costs)
+    seconds = time.monotonic() - began_s
+    if output is not None:
+        timeline.save(output)
+    if perfetto is not None:
+        from stepsim.chrome_trace import write_chrome_trace
+
+        write_chrome_trace(perfetto, {"predicted": timeline}, plans={"predicted": loaded})
+    if plot is not None:
+        from stepsim.plotting import plot_timelines, save_figure
+
+        save_figure(plot_timelines({"predicted": timeline}), plot)
+    found = report(timeline, loaded)
+    facts = {
+        "makespan_s": found.makespan_s,
+        "peak_bytes": dict(found.peak_bytes),
+        "busy": dict(found.busy),
+        "tasks": len(loaded),
+        "engine": "reference",
+        "seconds": seconds,
+        "trust": trust(loaded, costs.task_costs(loaded, described), timeline),
+    }
+    peaks = ", ".join(f"{device} {format_bytes(peak)}" for device, peak in found.peak_bytes.items())
+    step = f"{format_seconds(found.makespan_s)} a step ({trust_in(calibration)})"
+    print_result(f"{step}, peak {peaks}, {len(loaded)} tasks", facts, as_json)
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="JSON that torch.profiler exported, or its gzip.")],
+    as_json: AsJson = False,
+) -> None:
+    """Simulate a recorded step and compare it with what was recorded."""
+    from stepsim.replay import replay as replaying
+    from stepsim.show import print_replay
+
+    replayed = replaying(trace)
+    print_replay(replayed, STDOUT)
+    print_json(replayed.as_json(), as_json)
+
+
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What it is, its content says.")],
+) -> None:
+    """Print a machine, workload, trace, calibration, plan, timeline or comparison."""
+    from stepsim.show import show as showing
+
+    showing(file, STDOUT)

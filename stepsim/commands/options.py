@@ -1,0 +1,54 @@
+"""Options that several verbs share, and how a verb prints what it found."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from stepsim.machines import Machine
+    from stepsim.plan import Costs
+
+STDOUT = Console()
+
+A_FACTORY = "package.module:factory, where factory(batch) gives (module, inputs, optimizer or None)."
+
+AsJson = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Where to write.")]
+TimelineOutput = Annotated[Path | None, typer.Option("--output", "-o", help="Write the timeline to this file.")]
+Batch = Annotated[int, typer.Option(min=1, help="Batch size that the factory is given.")]
+FactoryPath = Annotated[str, typer.Argument(metavar="FACTORY", help=A_FACTORY)]
+WorkloadFile = Annotated[Path, typer.Argument(metavar="WORKLOAD", help="A file that stepsim capture wrote.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that stepsim plan wrote.")]
+MachineName = Annotated[str, typer.Option(help="A shipped machine, a .toml file, or this_cpu.")]
+CalibrationFile = Annotated[
+    Path | None, typer.Option(help="A file that stepsim fit wrote; without it costs are a bound from the data sheet.")
+]
+
+
+def machine_and_costs(name: str, calibration: Path | None) -> "tuple[Machine, Costs]":
+    """The machine called ``name``, and what prices its tasks: ``calibration``, else its data sheet."""
+    from stepsim.costmodels import Calibration, DataSheetCosts
+    from stepsim.machines import load_machine
+
+    machine = load_machine(name)
+    return machine, DataSheetCosts() if calibration is None else Calibration.load(calibration)
+
+
+def trust_in(calibration: Path | None) -> str:
+    """What a reader must know of a predicted time."""
+    return "uncalibrated: a bound from the data sheet" if calibration is None else "calibrated"
+
+
+def print_result(text: str, facts: Mapping[str, Any], as_json: bool) -> None:
+    """``text`` for a person, on a line that nothing wraps; then ``facts`` for a program, if asked for."""
+    STDOUT.print(text, highlight=False, markup=False, soft_wrap=True)
+    print_json(facts, as_json)
+
+
+def print_json(facts: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts, allow_nan=False))
