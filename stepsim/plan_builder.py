@@ -145,9 +145,12 @@ class PlanBuilder:
         return self.add(TaskKind.RELEASE, stream=stream, releases=buffers, **columns)
 
     def send(self, buffer: int, to: int, stream: int, group: int, **columns: Any) -> int:
-        """Send ``buffer`` to device ``to``; the receive of the same group takes it."""
-        route = (self._device_of(buffer), to)
-        columns |= {"size_bytes": self._size_of(buffer), "route": route, "group": group}
+        """Send ``buffer`` to device ``to``; the receive of the same group takes it.
+
+        To send a part, give the ``work`` that narrows the buffer (a view, which needs no row) and its ``size_bytes``.
+        """
+        columns = {"size_bytes": self._size_of(buffer)} | columns
+        columns |= {"route": (self._device_of(buffer), to), "group": group}
         return self.add(TaskKind.SEND, stream=stream, reads=[buffer], **columns)
 
     def receive(self, buffer: int, source: int, stream: int, group: int, **columns: Any) -> int:

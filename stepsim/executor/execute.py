@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from stepsim.executor.bound import BoundProgram, bind
 from stepsim.executor.instructions import interpret, lower
@@ -77,24 +76,20 @@ class Executor:
             live[buffer] = values[tensor]
         given = [values[tensor] for tensor in self._given.values()]
         meter = MemoryMeter(given) if metered else None
-        levels = np.zeros((2, len(self.instructions)), np.int64)
-
-        def note(row: int) -> None:
-            if meter is not None:
-                levels[:, row] = meter.take_peak(), meter.live_bytes
-
+        levels: list[int] = []
+        watch = None if meter is None else lambda: levels.append(meter.live_bytes)
         with torch.no_grad(), meter or nullcontext():
-            interpret(self.instructions, live, self.lanes, note)
+            interpret(self.instructions, live, self.lanes, watch)
         starts_s, ends_s = (np.array(times_s) for times_s in self.lanes.finish())
         memory = None if meter is None else self._profile(given, levels)
         timeline = with_memory(Timeline.of(self.plan, starts_s, ends_s, "measured"), memory)
         return self._execution(timeline, live, memory)
 
-    def _profile(self, given: Sequence[torch.Tensor], levels: NDArray[np.int64]) -> MemoryProfile:
-        """The measured levels in the form of a profile. Only the computing device is metered: others show nothing."""
+    def _profile(self, given: Sequence[torch.Tensor], levels: Sequence[int]) -> MemoryProfile:
+        """The measured levels, two for each row, as a profile. Only the computing device is metered."""
         shape = (len(self.plan.devices), len(self.instructions))
         during, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        during[self.device], after[self.device] = levels
+        during[self.device], after[self.device] = levels[::2], levels[1::2]
         initial = np.zeros(len(self.plan.devices), np.int64)
         initial[self.device] = MemoryMeter(given).live_bytes
         return MemoryProfile(plan=self.plan, initial=initial, during=during, after=after)

@@ -61,16 +61,21 @@ def interpret(
     instructions: Sequence[Instruction],
     live: list[torch.Tensor | None],
     lanes: Lanes,
-    after_row: Callable[[int], None] | None = None,
+    watch: Callable[[], object] | None = None,
 ) -> None:
-    """Run ``instructions`` on the values in ``live``, one for each buffer; what a row releases is dropped from it."""
+    """Run ``instructions`` on the values in ``live``, one for each buffer; what a row releases is dropped from it.
+
+    ``watch`` is called twice a row: when its work is done, and when what it releases is gone.
+    """
     lanes.start(len(instructions))
     for instruction in instructions:
         _run_row(instruction, live, lanes)
+        if watch is not None:
+            watch()
         for buffer in instruction.releases:
             live[buffer] = None
-        if after_row is not None:
-            after_row(instruction.row)
+        if watch is not None:
+            watch()
 
 
 def _run_row(instruction: Instruction, live: list[torch.Tensor | None], lanes: Lanes) -> None:

@@ -1,6 +1,7 @@
 """An independent count of the bytes that are alive: storages as PyTorch makes and drops them.
 
-It knows nothing of plans. A storage counts from the call that returns it until Python's last reference is gone.
+It knows nothing of plans. A storage counts from the call that returns it until Python's last reference is gone. Memory
+that a call takes and gives back is not seen: a workspace.
 """
 
 import weakref
@@ -19,7 +20,6 @@ class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         super().__init__()  # type: ignore[no-untyped-call]
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in given}
         self.live_bytes = sum(storages.values())
-        self.peak_bytes = self.live_bytes
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def __torch_dispatch__(
@@ -42,12 +42,6 @@ class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
 
         self._alive[key] = weakref.ref(storage, gone)
         self.live_bytes += size_bytes
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-
-    def take_peak(self) -> int:
-        """The highest count since the last call; the next peak starts from what is alive now."""
-        peak_bytes, self.peak_bytes = self.peak_bytes, self.live_bytes
-        return peak_bytes
 
 
 def _storages(values: Any) -> list[torch.UntypedStorage]:
