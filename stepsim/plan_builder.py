@@ -158,9 +158,7 @@ class PlanBuilder:
         columns |= {"size_bytes": self._size_of(buffer), "route": route, "group": group}
         return self.add(TaskKind.RECEIVE, stream=stream, writes=[buffer], **columns)
 
-    def collective(
-        self, kind: str, members: int, stream: int, group: int, *, size_bytes: int, **columns: Any
-    ) -> int:
+    def collective(self, kind: str, members: int, stream: int, group: int, *, size_bytes: int, **columns: Any) -> int:
         """One member of a collective of ``members`` rows; ``size_bytes`` is what each of them contributes."""
         entry = self._collectives.setdefault((kind, members), len(self._collectives))
         columns |= {"size_bytes": size_bytes, "collective": entry, "group": group}

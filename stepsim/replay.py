@@ -11,8 +11,9 @@ import numpy as np
 from stepsim.costmodels import RecordedCosts
 from stepsim.simulator import simulate
 from stepsim.timeline import Timeline
+from stepsim.traces.explained import explained
 from stepsim.traces.kineto import read_kineto
-from stepsim.traces.replay import StepError, rebuild, step_errors
+from stepsim.traces.replay import StepError, machine_of, rebuild, step_errors
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +55,7 @@ def replay(path: Path) -> Replay:
     began_s = time.monotonic()
     trace = read_kineto(path)
     rebuilt = rebuild(trace)
-    costs = RecordedCosts(rebuilt.seconds, rebuilt.launch_s)
+    costs = RecordedCosts(seconds=rebuilt.seconds, launch_s=rebuilt.launch_s)
     timeline = simulate(rebuilt.plan, machine_of(trace), costs)
     kernels = trace.of("kernel", "collective")
     return Replay(

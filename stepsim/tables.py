@@ -164,9 +164,7 @@ _UNREADABLE = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zli
 """What reading a member of a damaged or foreign zip can raise."""
 
 
-def read_zip(
-    path: str | Path, form: str, tables: Mapping[str, type[Columns]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_zip(path: str | Path, form: str, tables: Mapping[str, type[Columns]]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Meta and tables of a file of format ``form``. Raises `FileError` if it is anything else."""
     if not Path(path).is_file():
         raise FileError(path, "file", None, "does not exist")

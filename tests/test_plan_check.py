@@ -1,5 +1,6 @@
 """The self-check: for each rule a plan that breaks just this rule, made from one that keeps them all."""
 
+from contextlib import suppress
 from dataclasses import fields, replace
 
 import numpy as np
@@ -76,8 +77,20 @@ def refusal(plan):
     return str(caught.value)
 
 
+def problem(plan):
+    try:
+        check_plan(plan)
+    except PlanError as error:
+        return str(error)
+    return None
+
+
 def test_the_plan_that_these_tests_break_is_good():
     check_plan(good())
+
+
+def test_a_buffer_that_no_row_allocates_is_there_from_the_start():
+    check_plan(put(good(), "tasks", "allocates", F, []))
 
 
 ROWS = {
@@ -93,7 +106,10 @@ ROWS = {
     "host work on a stream": ("kind", F, TaskKind.HOST, "row 1 (F x): is host work, which stands on no stream"),
     "a device other than its stream's": ("device", F, 1, "row 1 (F x): is on another device than its stream"),
     "a thread of another process": (
-        "thread", F, 1, "row 1 (F x): is issued by a thread of another process than its device's"
+        "thread",
+        F,
+        1,
+        "row 1 (F x): is issued by a thread of another process than its device's",
     ),
     "a kernel without work": ("work", F, NONE, "row 1 (x): needs work"),
     "host work without work": ("work", BEGIN, NONE, "row 0 (host): needs work"),
@@ -101,61 +117,94 @@ ROWS = {
     "a collective of no kind": ("collective", REDUCE, NONE, "row 9 (collective): needs a collective"),
     "a send without a group": ("group", SEND, NONE, "row 6 (send y): needs a group"),
     "a negative size": ("size_bytes", OUT, -1, "row 2 (swap out h): size_bytes must be >= 0"),
-    "a wait for a later row": (
-        "dependencies", F, [B], "row 1 (F x): depends on row 5, which is not an earlier row"
-    ),
+    "a wait for a later row": ("dependencies", F, [B], "row 1 (F x): depends on row 5, which is not an earlier row"),
     "a wait for itself": ("dependencies", F, [F], "row 1 (F x): depends on row 1, which is not an earlier row"),
     "a wait for nothing there is": (
-        "dependencies", F, [-1], "row 1 (F x): depends on row -1, which is not an earlier row"
+        "dependencies",
+        F,
+        [-1],
+        "row 1 (F x): depends on row -1, which is not an earlier row",
     ),
     "a wait for another process": (
-        "dependencies", F_THERE, [SEND, RECEIVE],
+        "dependencies",
+        F_THERE,
+        [SEND, RECEIVE],
         "row 8 (F z): depends on row 6 of another process: processes meet only in groups",
     ),
     "a send that nobody receives": (
-        "group", RECEIVE, 7, "row 6 (send y): a group is a send and a receive, or collectives; this one is ['send']"
+        "group",
+        RECEIVE,
+        7,
+        "row 6 (send y): a group is a send and a receive, or collectives; this one is ['send']",
     ),
     "a kernel in a group": (
-        "group", F, 5, "row 1 (F x): a group is a send and a receive, or collectives; this one is ['compute']"
+        "group",
+        F,
+        5,
+        "row 1 (F x): a group is a send and a receive, or collectives; this one is ['compute']",
     ),
     "a send and a receive of different sizes": (
-        "size_bytes", SEND, 3, "row 6 (send y): members of its group differ in size_bytes: [3, 4]"
+        "size_bytes",
+        SEND,
+        3,
+        "row 6 (send y): members of its group differ in size_bytes: [3, 4]",
     ),
     "a send and a receive of different routes": (
-        "route", SEND, 0, "row 6 (send y): members of its group differ in route: [0, 2]"
+        "route",
+        SEND,
+        0,
+        "row 6 (send y): members of its group differ in route: [0, 2]",
     ),
     "a collective with a member too few": (
-        "group", REDUCE_THERE, 7, "row 9 (collective): its collective has 2 members, the plan has rows for 1"
+        "group",
+        REDUCE_THERE,
+        7,
+        "row 9 (collective): its collective has 2 members, the plan has rows for 1",
     ),
     "members that contribute different sizes": (
-        "size_bytes", REDUCE, 5, "row 9 (collective): members of its group differ in size_bytes: [4, 5]"
+        "size_bytes",
+        REDUCE,
+        5,
+        "row 9 (collective): members of its group differ in size_bytes: [4, 5]",
     ),
     "a buffer allocated twice": ("allocates", B, [X], "row 5 (B y): buffer 'x' is allocated twice"),
-    "a buffer used before it is there": (
-        "allocates", F, [], None  # x is then there from the start, which is no fault
-    ),
     "a buffer read after its release": ("reads", B, [X], "row 5 (B y): buffer 'x' is used after its release"),
     "a buffer read before its allocation": (
-        "reads", F, [AGAIN], "row 1 (F x): buffer \"x'\" is used before it is allocated"
+        "reads",
+        F,
+        [AGAIN],
+        'row 1 (F x): buffer "x\'" is used before it is allocated',
     ),
     "a buffer allocated and never written": (
-        "writes", F, [], "row 2 (swap out h): buffer 'x' is read before it is written"
+        "writes",
+        F,
+        [],
+        "row 2 (swap out h): buffer 'x' is read before it is written",
     ),
     "a buffer of another process": ("reads", F_THERE, [Y], "row 8 (F y): buffer 'y' belongs to another process"),
     "a read that does not wait for the writer": (
-        "dependencies", OUT, [],
+        "dependencies",
+        OUT,
+        [],
         "row 2 (swap out h): buffer 'x' is read without waiting for row 1, which writes it",
     ),
     "a release that does not wait for a user": (
-        "dependencies", RELEASE, [],
+        "dependencies",
+        RELEASE,
+        [],
         "row 3 (release x): buffer 'x' is released without waiting for row 2, which uses it",
     ),
     "an allocation that does not wait for the owner stream": (
-        "dependencies", IN, [],
+        "dependencies",
+        IN,
+        [],
         "row 4 (swap in x'): buffer \"x'\" is allocated on a foreign stream before row 3 of its owner stream",
     ),
     "a release on a foreign stream": (
-        "releases", IN, [AGAIN], "row 4 (swap in x'): buffer \"x'\" is released on a stream that does not own it"
+        "releases",
+        IN,
+        [AGAIN],
+        "row 4 (swap in x'): buffer \"x'\" is released on a stream that does not own it",
     ),
     "a buffer released twice": ("releases", B, [AGAIN, X], "row 5 (B y): buffer 'x' is used after its release"),
 }
@@ -164,12 +213,8 @@ ROWS = {
 @pytest.mark.parametrize("fault", ROWS)
 def test_a_row_with_this_fault_is_named_with_its_problem(fault):
     column, row, value, message = ROWS[fault]
-    plan = put(good(), "tasks", column, row, value)
 
-    if message is None:
-        check_plan(plan)
-    else:
-        assert refusal(plan) == message
+    assert refusal(put(good(), "tasks", column, row, value)) == message
 
 
 OTHER_TABLES = {
@@ -183,7 +228,11 @@ OTHER_TABLES = {
     "a mark on a kernel": ("marks", "row", 0, F, "mark 'step': must be on a host row, got row 1"),
     "a mark on no row": ("marks", "row", 0, 11, "mark 'step': must be on a host row, got row 11"),
     "a collective of more members": (
-        "collectives", "members", 0, 3, "row 9 (collective): its collective has 3 members, the plan has rows for 2"
+        "collectives",
+        "members",
+        0,
+        3,
+        "row 9 (collective): its collective has 3 members, the plan has rows for 2",
     ),
 }
 
@@ -272,7 +321,8 @@ def written_and_read(between):
         lambda builder, writer, s2, threads: [builder.compute(builder.work("H"), s2, after=[writer])],
         lambda builder, writer, s2, threads: (builder.host(builder.work("sync"), after=[writer]), [])[1],
         lambda builder, writer, s2, threads: (
-            builder.compute(builder.work("H"), s2, after=[writer], blocks_thread=True), []
+            builder.compute(builder.work("H"), s2, after=[writer], blocks_thread=True),
+            [],
         )[1],
     ],
     ids=["through a row on a third stream", "because its thread synchronised", "because its thread was held"],
@@ -288,7 +338,8 @@ def test_a_reader_may_wait_for_the_writer_by_another_way(between):
         lambda builder, writer, s2, threads: (builder.compute(builder.work("H"), s2, after=[writer]), [])[1],
         lambda builder, writer, s2, threads: (builder.host(builder.work("sync"), thread=threads[1]), [])[1],
         lambda builder, writer, s2, threads: (
-            builder.host(builder.work("sync"), after=[writer], thread=threads[1]), []
+            builder.host(builder.work("sync"), after=[writer], thread=threads[1]),
+            [],
         )[1],
     ],
     ids=["a row that waits for nothing", "a row nobody waits for", "another thread idles", "another thread waits"],
@@ -319,38 +370,36 @@ def corrupted(draw, plan):
     return plan
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(st.data())
 def test_a_corrupted_plan_is_refused_with_one_line_or_is_still_a_plan(data):
     plan = corrupted(data.draw, good())
 
-    try:
-        check_plan(plan)
-    except PlanError as error:
-        assert "\n" not in str(error)
-    else:
+    message = problem(plan)
+
+    if message is None:
         assert_it_can_be_asked_everything(plan)
+    else:
+        assert "\n" not in message
 
 
 @given(st.data())
 def test_a_corrupted_random_plan_is_refused_with_one_line_or_is_still_a_plan(data):
     plan = corrupted(data.draw, data.draw(plans())[0])
 
-    try:
-        check_plan(plan)
-    except PlanError as error:
-        assert "\n" not in str(error)
-    else:
+    message = problem(plan)
+
+    if message is None:
         assert_it_can_be_asked_everything(plan)
+    else:
+        assert "\n" not in message
 
 
 def assert_it_can_be_asked_everything(plan):
     for row in range(len(plan)):
         assert plan.task(row).row == row
-    try:
+    with suppress(StepsimError):  # it may deadlock, or lack a route; anything else would be our slip
         assert len(simulate(plan, gpus(2), RowCosts(seconds=1.0))) == len(plan)
-    except StepsimError as error:
-        assert "\n" not in str(error)
 
 
 def torn(draw, lists):
@@ -366,9 +415,6 @@ def test_lists_cut_anywhere_are_refused_or_still_lists(data):
     lists = torn(data.draw, getattr(plan.tasks, column))
     plan = replace(plan, tasks=replace(plan.tasks, **{column: lists}))
 
-    try:
-        check_plan(plan)
-    except PlanError as error:
-        assert "\n" not in str(error)
-    else:
-        assert lists.is_whole
+    message = problem(plan)
+
+    assert lists.is_whole if message is None else "\n" not in message

@@ -151,4 +151,3 @@ def _groups(plan: Plan, env: simpy.Environment) -> list[Group | None]:
         group.rows.append(row)
         group.missing += 1
     return [found.get(number) for number in plan.tasks.group.tolist()]
-

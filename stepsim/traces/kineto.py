@@ -17,6 +17,9 @@ from stepsim.traces.trace import COLUMNS, Trace
 CLIPPED_OVERLAP_S = 10e-6
 """What runs on one stream cannot overlap; rounded clocks make it seem so by less than this."""
 
+LONGEST_TRACE_US = 1e12
+"""Eleven days. Farther apart, events are not of one recording, and float64 seconds lose the nanoseconds."""
+
 _ROUNDING_S = 1e-9
 """Kineto's finest digit, far above the rounding of float64 seconds."""
 
@@ -71,12 +74,18 @@ def _check_kernels(path: str | Path, events: list[Event]) -> None:
 
 
 def _check_spans(path: str | Path, events: list[Event]) -> None:
-    """What is compared with a simulation must last: the steps, and the whole."""
+    """What is compared with a simulation must last: the steps, and the whole; but no longer than a recording can."""
     for event in events:
         if event.kind == "step" and event.duration_us == 0:
             raise FileError(path, f"{event.place}.dur", 0, f"must be > 0 for step {event.name!r}")
-    if max(event.start_us + event.duration_us for event in events) <= min(event.start_us for event in events):
-        raise FileError(path, "dur", 0, "must be > 0 for some event: the trace spans no time")
+    first = min(events, key=lambda event: event.start_us)
+    last = max(events, key=lambda event: event.start_us + event.duration_us)
+    span_us = last.start_us + last.duration_us - first.start_us
+    if span_us <= 0:
+        raise FileError(path, f"{last.place}.dur", 0, "must be > 0 for some event: the trace spans no time")
+    if span_us > LONGEST_TRACE_US:
+        problem = f"must be within {LONGEST_TRACE_US:g} microseconds of the end of {last.place}"
+        raise FileError(path, f"{first.place}.ts", first.start_us, problem)
 
 
 def _resolve_runtime(events: list[Event]) -> list[Event]:

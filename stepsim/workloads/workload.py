@@ -91,8 +91,11 @@ class Workload:
     gradients: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for tensor in self.tensors:
+            _check_counts(f"tensor {tensor.name!r}", size_bytes=tensor.size_bytes)
         written = {i for i, tensor in enumerate(self.tensors) if tensor.role in _FROM_OUTSIDE}
         for op in self.ops:
+            _check_counts(f"op {op.name!r}", flop=op.flop, bytes_read=op.bytes_read, bytes_written=op.bytes_written)
             for index in (*op.inputs, *op.outputs):
                 if not 0 <= index < len(self.tensors):
                     raise WorkloadError(f"op {op.name!r}: tensor {index} of {len(self.tensors)} does not exist")
@@ -168,6 +171,12 @@ class Workload:
 
 
 _FROM_OUTSIDE = {Role.INPUT, Role.PARAMETER, Role.BUFFER, Role.OPTIMIZER_STATE}
+
+
+def _check_counts(where: str, **counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 0:
+            raise WorkloadError(f"{where}: {name} must be a whole number >= 0, got {count!r}")
 
 
 def _tensor(entry: Mapping[str, Any]) -> Tensor:

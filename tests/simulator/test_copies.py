@@ -99,9 +99,7 @@ def test_a_copy_is_no_faster_than_its_own_rate_cap(rate_cap_bytes_per_s):
 
 
 def test_a_copy_with_a_recorded_time_takes_that_time_whatever_the_link():
-    timeline = simulate(
-        copies([1000], inward=[True]), gpus(), RowCosts(seconds=0.25, latency_s=7.0, fixed=True)
-    )
+    timeline = simulate(copies([1000], inward=[True]), gpus(), RowCosts(seconds=0.25, latency_s=7.0, fixed=True))
 
     assert timeline.makespan_s == 0.25
 
@@ -148,9 +146,7 @@ def test_a_second_engine_hides_a_latency_but_not_the_link(copy_engines, makespan
     engine 0   l000
     engine 1   l...111
     """
-    timeline = simulate(
-        copies([3, 3], inward=[True, True]), gpus(copy_engines=copy_engines), RowCosts(latency_s=1.0)
-    )
+    timeline = simulate(copies([3, 3], inward=[True, True]), gpus(copy_engines=copy_engines), RowCosts(latency_s=1.0))
 
     assert timeline.makespan_s == makespan_s
 

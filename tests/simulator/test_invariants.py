@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_plans import ANY_SECONDS, CROWDED, ON_STREAMS, costs_of, plans
 from small_machines import gpus, spans_of
@@ -55,6 +55,7 @@ def test_a_plan_that_contends_for_nothing_runs_bit_for_bit_as_one_sweep_in_plan_
     assert spans_of(timeline) == swept(plan, costs)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_1_no_task_starts_before_all_it_waits_for_has_ended(data):
     plan, machine = data.draw(plans())
@@ -64,6 +65,7 @@ def test_1_no_task_starts_before_all_it_waits_for_has_ended(data):
     assert (spans.start_s[waits.owners()] >= spans.end_s[waits.values]).all()
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_2_spans_of_a_lane_never_overlap_and_keep_issue_order(data):
     plan, machine = data.draw(plans())
@@ -96,6 +98,7 @@ def critical_path_s(plan, seconds):
     return max(end_s, default=0.0)
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_4_with_one_stream_makespan_is_the_sum_of_durations(data):
     plan, machine = data.draw(plans())
@@ -130,6 +133,7 @@ def prices_of(costs, rows):
     )
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_6_halving_every_duration_halves_every_time_exactly(data):
     plan, machine = data.draw(plans())
@@ -144,6 +148,7 @@ def test_6_halving_every_duration_halves_every_time_exactly(data):
     assert spans_of(half) == [(start_s / 2, end_s / 2) for start_s, end_s in spans_of(whole)]
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_7_running_twice_gives_an_equal_timeline_bit_for_bit(data):
     plan, machine = data.draw(plans())
@@ -184,6 +189,7 @@ def test_8_dropping_a_dependency_never_delays_any_task_on_dedicated_streams(data
     assert (after.start_s <= before.start_s).all()
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_a_copy_engine_serves_no_more_copies_at_a_time_than_it_can(data):
     plan, machine = data.draw(plans(kinds=CROWDED))
@@ -195,6 +201,7 @@ def test_a_copy_engine_serves_no_more_copies_at_a_time_than_it_can(data):
             assert at_its_start.sum() <= machine.devices[0].copy_engines
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_a_copy_starts_when_it_is_ready_or_when_its_engine_is_given_back(data):
     plan, machine = data.draw(plans(kinds=CROWDED))

@@ -4,7 +4,14 @@ import gzip
 import json
 from pathlib import Path
 
-OLD = {"kernel": "Kernel", "copy": "Memcpy", "memset": "Memset", "runtime": "Runtime", "op": "Operator", "step": "Operator"}
+OLD = {
+    "kernel": "Kernel",
+    "copy": "Memcpy",
+    "memset": "Memset",
+    "runtime": "Runtime",
+    "op": "Operator",
+    "step": "Operator",
+}
 NEW = {
     "kernel": "kernel",
     "copy": "gpu_memcpy",

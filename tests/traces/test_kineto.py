@@ -189,7 +189,9 @@ def test_kernels_of_different_streams_may_overlap(tmp_path):
 def test_a_larger_overlap_is_refused_with_its_stream_and_size(tmp_path):
     path = overlapping(11).write(tmp_path / "t.json")
 
-    with pytest.raises(FileError, match=r"t\.json: gpu0 stream 7: 'gemm' at 0\.000019 s overlaps .* more than 10 us, got '11\.0 us'"):
+    with pytest.raises(
+        FileError, match=r"t\.json: gpu0 stream 7: 'gemm' at 0\.000019 s overlaps .* more than 10 us, got '11\.0 us'"
+    ):
         read_kineto(path)
 
 
@@ -208,7 +210,9 @@ def test_kernels_without_correlation_ids_are_refused_and_counted(tmp_path, value
     file = one_of_each()
     file.kernel(1070, 5, correlation=value)
 
-    with pytest.raises(FileError, match=r"traceEvents\[10\]\.args\.correlation: must be .*; 1 of 4 kernels and copies lack"):
+    with pytest.raises(
+        FileError, match=r"traceEvents\[10\]\.args\.correlation: must be .*; 1 of 4 kernels and copies lack"
+    ):
         read_kineto(file.write(tmp_path / "t.json"))
 
 
@@ -321,6 +325,16 @@ def test_a_trace_that_spans_no_time_is_refused(tmp_path):
         read_kineto(file.write(tmp_path / "t.json"))
 
 
+def test_events_of_different_years_are_refused(tmp_path):
+    file = one_of_each()
+    file.events[1]["ts"] = 1623142623460172
+
+    with pytest.raises(
+        FileError, match=r"traceEvents\[0\]\.ts: must be within 1e\+12 microseconds of .*\[1\], got 1000"
+    ):
+        read_kineto(file.write(tmp_path / "t.json"))
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
@@ -342,9 +356,13 @@ def test_whatever_stands_in_a_field_it_is_read_or_refused_in_one_line(tmp_path_f
         file.events[number]["args"][inner] = value
     path = file.write(tmp_path_factory.mktemp("any") / "t.json")
 
+    assert "\n" not in refusal(path)
+
+
+def refusal(path):
+    """Why the trace is refused; empty when it is read."""
     try:
-        trace = read_kineto(path)
+        read_kineto(path)
     except FileError as error:
-        assert "\n" not in str(error)
-    else:
-        assert (trace.events["duration_s"] >= 0).all()
+        return str(error)
+    return ""
