@@ -25,7 +25,7 @@ lint: .venv/.installed
 	$(BIN)/lint-imports
 
 format: .venv/.installed
-	$(BIN)/ruff check --fix .
+	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 bench: .venv/.installed

@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from stepsim.errors import FileError
-from stepsim.machines import Machine, load_machine
+from stepsim.machines import Device, Machine, load_machine
 from stepsim.memory import memory_profile
 from stepsim.plan import Plan, TaskKind
 from stepsim.replay import Replay
@@ -29,14 +31,14 @@ def show(path: Path, console: Console) -> None:
     _SHOWERS[form](path, console)
 
 
-def _format(path: Path) -> str:
-    """The format that the file names in itself; TOML is a machine."""
+def _format(path: Path) -> object:
+    """The format that the file names in itself, if any; TOML is a machine."""
     try:
         head = path.read_bytes()[:4]
     except OSError as error:
         raise FileError(path, "file", None, f"cannot be read: {error.strerror}") from error
     if head[:2] == b"PK":
-        return str((read_meta(path) or {}).get("format"))
+        return (read_meta(path) or {}).get("format")
     if head == b"PAR1":
         return "stepsim-trace"
     if path.suffix == ".toml":
@@ -45,16 +47,20 @@ def _format(path: Path) -> str:
         body = json.loads(path.read_bytes())
     except ValueError as error:
         raise FileError(path, "file", None, f"is neither JSON, TOML, Parquet nor a zip of tables: {error}") from error
-    return str(body.get("format")) if isinstance(body, dict) else type(body).__name__
+    if not isinstance(body, dict):
+        return type(body).__name__
+    return "traceEvents, which stepsim replay reads" if "traceEvents" in body else body.get("format")
 
 
 def print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table; columns of numbers and units stand to the right."""
-    table = Table(title=title, title_justify="left")
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="left" if number == 0 else "right", overflow="fold")
+    """A table under its title, columns of numbers to the right. Nothing is read as markup."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for place, head in enumerate(heads):
+        numbers = all(str(row[place])[:1] in "+-0123456789" for row in rows)
+        table.add_column(head, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*[str(cell).replace("[", r"\[") for cell in row])
+        table.add_row(*[Text(str(cell)) for cell in row])
+    console.print(Text(title, style="bold"), soft_wrap=True)
     console.print(table)
 
 
@@ -64,15 +70,29 @@ def _show_machine(path: Path, console: Console) -> None:
 
 def print_machine(machine: Machine, console: Console) -> None:
     """Every number with its source."""
-    rows: list[tuple[str, str, str, str]] = []
-    for device in machine.devices:
-        size, source = format_bytes(device.memory_bytes), device.sources["memory_bytes"]
-        rows.append((f"{device.name} ({device.kind})", "memory", size, source))
+    rows = [row for device in machine.devices for row in _device_rows(device)]
     for link in machine.links:
         rate = f"{link.bandwidth_bytes_per_s / 1e9:.2f} GB/s"
         rows.append((link.name, "bandwidth", rate, link.sources["bandwidth_bytes_per_s"]))
         rows.append((link.name, "latency", format_seconds(link.latency_s), link.sources["latency_s"]))
     print_table(console, f"{machine.name}: {machine.description}", ("part", "what", "value", "source"), rows)
+    routes = [(route.source, route.destination, ", then ".join(route.links)) for route in machine.routes]
+    print_table(console, "routes", ("from", "to", "over"), routes)
+
+
+def _device_rows(device: Device) -> list[tuple[str, str, str, str]]:
+    facts = [("memory", format_bytes(device.memory_bytes), "memory_bytes")]
+    if device.memory_bandwidth_bytes_per_s:
+        rate = f"{device.memory_bandwidth_bytes_per_s / 1e9:.0f} GB/s"
+        facts.append(("memory bandwidth", rate, "memory_bandwidth_bytes_per_s"))
+    for dtype, peak in device.peak_flop_per_s.items():
+        facts.append((f"peak {dtype}", f"{peak / 1e12:g} TFLOP/s", "peak_flop_per_s"))
+    if device.num_sms:
+        facts.append(("SMs", str(device.num_sms), "num_sms"))
+    if device.copy_engines > 1:
+        facts.append(("copy engines a direction", str(device.copy_engines), "copy_engines"))
+    name = f"{device.name} ({device.kind})"
+    return [(name, what, value, device.sources[field]) for what, value, field in facts]
 
 
 def _show_workload(path: Path, console: Console) -> None:
@@ -151,22 +171,20 @@ def _show_comparison(path: Path, console: Console) -> None:
 
 
 def print_comparisons(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Predicted beside measured, one row a plan."""
+    """Predicted above measured, two lines a plan."""
     rows = [
         (
-            f"{c.workload}, {c.strategy}",
-            "-" if c.limit_bytes is None else format_bytes(c.limit_bytes),
-            format_seconds(c.predicted_s),
-            format_seconds(c.measured_s),
+            f"{c.workload}\n{c.strategy}" + ("" if c.limit_bytes is None else f", {format_bytes(c.limit_bytes)}"),
+            "predicted\nmeasured",
+            f"{format_seconds(c.predicted_s)}\n{format_seconds(c.measured_s)}",
             f"{c.step_error:+.1%}",
-            format_bytes(c.predicted_peak_bytes),
-            format_bytes(c.measured_peak_bytes),
+            f"{format_bytes(c.predicted_peak_bytes)}\n{format_bytes(c.measured_peak_bytes)}",
             f"{c.measured_peak_bytes - c.predicted_peak_bytes:+d} B",
             f"{c.gradient_max_abs_difference:g}",
         )
         for c in comparisons
     ]
-    heads = ("plan", "limit", "predicted", "measured", "error", "predicted peak", "measured", "off by", "gradients by")
+    heads = ("plan, limit", "", "step time", "error", "peak", "off by", "gradients by")
     print_table(console, "step time (median of the runs) and peak memory", heads, rows)
 
 

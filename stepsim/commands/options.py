@@ -1,6 +1,8 @@
 """Options that several verbs share, and how a verb prints what it found."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
     from stepsim.machines import Machine
     from stepsim.plan import Costs
 
-STDOUT = Console()
+PIPED_WIDTH = 160
+"""Columns of a table that goes to no terminal: enough for each of them, where rich would take 80."""
+
+STDOUT = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH)
 
 A_FACTORY = "package.module:factory, where factory(batch) gives (module, inputs, optimizer or None)."
 

@@ -1,0 +1,51 @@
+"""Workloads by hand: chains whose bytes and seconds can be added up on paper."""
+
+from stepsim.workloads import Op, Phase, Role, Tensor, Workload
+
+
+def op(name: str, phase: Phase, inputs: tuple[int, ...], outputs: tuple[int, ...], *, random: bool = False) -> Op:
+    return Op(
+        name=name,
+        phase=phase,
+        kind=name,
+        module="",
+        inputs=inputs,
+        outputs=outputs,
+        flop=0,
+        bytes_read=0,
+        bytes_written=0,
+        input_shapes=(),
+        output_shapes=(),
+        dtype="float32",
+        arguments="",
+        signature=name,
+        random=random,
+    )
+
+
+def tensor(name: str, role: Role, size_bytes: int, *, saved: bool = False) -> Tensor:
+    return Tensor(name=name, role=role, size_bytes=size_bytes, shape=(size_bytes,), dtype="uint8", saved=saved)
+
+
+def chain(length: int, size_bytes: int = 10, *, random: frozenset[int] = frozenset()) -> Workload:
+    """``length`` layers of one activation each.
+
+    F0 F1 ... L | Bn ... B1 B0: layer ``i`` makes x_i from x_(i-1) (x_-1 is the input); its backward reads x_i and the
+    gradient of what follows, and makes the gradient of x_i. Tensors: 0 the input, 1..n the activations, n + 1 the
+    loss, then the gradients from the last layer to the first.
+    """
+    activations = [tensor(f"x{i}", Role.ACTIVATION, size_bytes, saved=True) for i in range(length)]
+    gradients = [tensor(f"g{i}", Role.GRADIENT, size_bytes) for i in reversed(range(length))]
+    outside, loss = tensor("input", Role.INPUT, size_bytes), tensor("loss", Role.ACTIVATION, 1, saved=True)
+    forward = [op(f"F{i}", Phase.FORWARD, (i,), (i + 1,), random=i in random) for i in range(length)]
+    forward.append(op("L", Phase.FORWARD, (length,), (length + 1,)))
+    backward = [
+        op(f"B{i}", Phase.BACKWARD, (i + 1, 2 * length - i), (2 * length + 1 - i,)) for i in reversed(range(length))
+    ]
+    return Workload(
+        name="chain",
+        batch=1,
+        tensors=(outside, *activations, loss, *gradients),
+        ops=(*forward, *backward),
+        loss=length + 1,
+    )
