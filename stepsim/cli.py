@@ -16,7 +16,9 @@ from stepsim.errors import StepsimError
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line. Where it is defined differs between versions; its subclass is public."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["--help", "-h"]}
+)
 for verb in VERBS:
     app.command()(verb)
 
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "stepsim"
-        return _refuse(f"{error.format_message()} See {command} --help")
+        return _refuse(f"{error.format_message().rstrip('.')}; see {command} --help")
     except (KeyboardInterrupt, typer.Abort):
         return 130
     return code if isinstance(code, int) else 0

@@ -45,7 +45,7 @@ def _format(path: Path) -> object:
         return "machine"
     try:
         body = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(path, "file", None, f"is neither JSON, TOML, Parquet nor a zip of tables: {error}") from error
     if not isinstance(body, dict):
         return type(body).__name__
@@ -184,8 +184,8 @@ def print_comparisons(comparisons: Sequence[Comparison], console: Console) -> No
         )
         for c in comparisons
     ]
-    heads = ("plan, limit", "", "step time", "error", "peak", "off by", "gradients by")
-    print_table(console, "step time (median of the runs) and peak memory", heads, rows)
+    heads = ("plan, limit", "", "step time", "error", "peak", "off by", "gradients")
+    print_table(console, "median step time; peak memory; gradients: largest difference from plain PyTorch", heads, rows)
 
 
 def print_replay(replayed: Replay, console: Console) -> None:

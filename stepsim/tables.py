@@ -214,7 +214,7 @@ def read_json(path: str | Path, form: str) -> dict[str, Any]:
         body = json.loads(Path(path).read_bytes())
     except OSError as error:
         raise FileError(path, "file", None, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(path, "file", None, f"is not JSON: {error}") from error
     if not isinstance(body, dict) or body.get("format") != form:
         found = body.get("format") if isinstance(body, dict) else type(body).__name__

@@ -302,50 +302,84 @@ def test_a_write_in_place_that_does_not_wait_for_a_reader_is_refused():
 # --- order is proved over streams, threads and dependencies ---------------------------------------------------------
 
 
-def written_and_read(between):
-    """s0 writes x, s1 reads x; ``between`` writes rows of its own in the middle and says what the reader waits for."""
-    builder = PlanBuilder()
-    gpu = builder.device("gpu0")
-    s0, s1, s2 = (builder.stream(f"s{i}", gpu) for i in range(3))
-    main, other = builder.thread("main"), builder.thread("other")
-    x = builder.buffer(1, gpu, owner=s0, name="x")
-    writer = builder.compute(builder.work("F"), s0, writes=[x], allocates=[x])
-    waits = between(builder, writer, s2, (main, other))
-    reader = builder.compute(builder.work("G"), s1, reads=[x], thread=main)
-    return put(builder.build(), "tasks", "dependencies", reader, waits)
+class Between:
+    """What happens between the row that writes x, on s0, and the row that reads it, on s1 and the main thread."""
+
+    def __init__(self):
+        self.builder = PlanBuilder()
+        self.main, self.other = self.builder.thread("main"), self.builder.thread("other")
+        gpu = self.builder.device("gpu0")
+        self.s0, self.s1, self.s2 = (self.builder.stream(f"s{i}", gpu) for i in range(3))
+        self.x = self.builder.buffer(1, gpu, owner=self.s0, name="x")
+        self.writer = self.builder.compute(self.builder.work("F"), self.s0, writes=[self.x], allocates=[self.x])
+
+    def kernel(self, stream, **columns):
+        return self.builder.compute(self.builder.work("H"), stream, **columns)
+
+    def sync(self, **columns):
+        return self.builder.host(self.builder.work("sync"), **columns)
+
+    def read(self, after=()):
+        """The plan whose reader waits for ``after`` and nothing else."""
+        reader = self.builder.compute(self.builder.work("G"), self.s1, reads=[self.x])
+        return put(self.builder.build(), "tasks", "dependencies", reader, list(after))
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        lambda builder, writer, s2, threads: [builder.compute(builder.work("H"), s2, after=[writer])],
-        lambda builder, writer, s2, threads: (builder.host(builder.work("sync"), after=[writer]), [])[1],
-        lambda builder, writer, s2, threads: (
-            builder.compute(builder.work("H"), s2, after=[writer], blocks_thread=True),
-            [],
-        )[1],
-    ],
-    ids=["through a row on a third stream", "because its thread synchronised", "because its thread was held"],
-)
-def test_a_reader_may_wait_for_the_writer_by_another_way(between):
-    check_plan(written_and_read(between))
+def test_a_reader_may_wait_for_the_writer_through_a_row_on_a_third_stream():
+    between = Between()
+    hop = between.kernel(between.s2, after=[between.writer])
+
+    check_plan(between.read(after=[hop]))
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        lambda builder, writer, s2, threads: [builder.compute(builder.work("H"), s2)],
-        lambda builder, writer, s2, threads: (builder.compute(builder.work("H"), s2, after=[writer]), [])[1],
-        lambda builder, writer, s2, threads: (builder.host(builder.work("sync"), thread=threads[1]), [])[1],
-        lambda builder, writer, s2, threads: (
-            builder.host(builder.work("sync"), after=[writer], thread=threads[1]),
-            [],
-        )[1],
-    ],
-    ids=["a row that waits for nothing", "a row nobody waits for", "another thread idles", "another thread waits"],
-)
-def test_a_reader_that_nothing_holds_back_is_refused(between):
-    assert "is read without waiting for row 0, which writes it" in refusal(written_and_read(between))
+def test_a_reader_may_stand_behind_a_row_of_its_stream_that_waited_for_the_writer():
+    between = Between()
+    between.kernel(between.s1, after=[between.writer])
+    between.kernel(between.s1)
+
+    check_plan(between.read())
+
+
+def test_a_reader_may_be_launched_by_a_thread_that_synchronised_with_the_writer():
+    between = Between()
+    between.sync(after=[between.writer])
+
+    check_plan(between.read())
+
+
+def test_a_reader_may_be_launched_by_a_thread_that_was_held_until_the_writer_was_done():
+    between = Between()
+    between.kernel(between.s2, after=[between.writer], blocks_thread=True)
+
+    check_plan(between.read())
+
+
+def test_a_reader_behind_a_row_that_waits_for_nothing_is_refused():
+    between = Between()
+    hop = between.kernel(between.s2)
+
+    assert "is read without waiting for row 0, which writes it" in refusal(between.read(after=[hop]))
+
+
+def test_a_reader_that_does_not_wait_for_the_row_that_waited_is_refused():
+    between = Between()
+    between.kernel(between.s2, after=[between.writer])
+
+    assert "is read without waiting for row 0, which writes it" in refusal(between.read())
+
+
+def test_a_reader_whose_thread_waits_for_nothing_is_refused():
+    between = Between()
+    between.sync()
+
+    assert "is read without waiting for row 0, which writes it" in refusal(between.read())
+
+
+def test_a_reader_is_refused_when_another_thread_than_its_own_has_waited():
+    between = Between()
+    between.sync(after=[between.writer], thread=between.other)
+
+    assert "is read without waiting for row 0, which writes it" in refusal(between.read())
 
 
 # --- whatever is in the columns -------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from stepsim.commands.options import (
     MachineName,
     Output,
     PlanFile,
+    Threads,
     TimelineOutput,
-    print_json,
     print_result,
 )
 from stepsim.errors import StepsimError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    quick: Annotated[bool, typer.Option("--quick", help="Small batches and few repeats: half a minute, coarse.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller batches, fewer repeats: half a minute.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path("demo-output"),
     as_json: AsJson = False,
 ) -> None:
@@ -55,16 +55,19 @@ def capture(
 
 
 def record(
-    factories: Annotated[list[str], typer.Argument(metavar="FACTORY...", help=A_FACTORY)],
+    factories: Annotated[list[str], typer.Argument(metavar="FACTORY", help=A_FACTORY)],
     batch: Batch = 32,
     repeats: Annotated[int, typer.Option(min=2, help="Timed passes over all work.")] = 25,
+    threads: Threads = None,
     output: Output = Path("trace.parquet"),
     as_json: AsJson = False,
 ) -> None:
     """Time the distinct work of steps, and copies, on this machine."""
     from stepsim.executor import record as recording
+    from stepsim.executor import use_threads
     from stepsim.progress import progress
 
+    use_threads(threads)
     programs = [_bind(factory, batch) for factory in factories]
     with progress("recording") as tick:
         trace = recording(programs, repeats=repeats, progress=tick)
@@ -75,12 +78,18 @@ def record(
 
 
 def execute(
-    plan: PlanFile, factory: FactoryPath, output: TimelineOutput = None, as_json: AsJson = False
+    plan: PlanFile,
+    factory: FactoryPath,
+    threads: Threads = None,
+    output: TimelineOutput = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a plan for real on this machine, beside a plain step of PyTorch."""
+    from stepsim.executor import use_threads
     from stepsim.executor.measure import measure
     from stepsim.plan import Plan
 
+    use_threads(threads)
     loaded = Plan.load(plan)
     (measured,) = measure(_bind(factory, _batch_of(loaded, plan)), [loaded], runs=1)
     timeline, difference = measured.median_run, measured.max_abs_difference
@@ -106,9 +115,10 @@ def validate(
     output: Output = Path("comparison.json"),
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a plan, run it for real, and compare."""
+    """Simulate a plan, run it for real on as many threads as the calibration was recorded with, and compare."""
     from stepsim.costmodels import Calibration
     from stepsim.demo import compare_measured
+    from stepsim.executor import use_threads
     from stepsim.executor.measure import measure
     from stepsim.machines import load_machine
     from stepsim.plan import Plan
@@ -118,6 +128,7 @@ def validate(
 
     described, costs, loaded = load_machine(machine), Calibration.load(calibration), Plan.load(plan)
     predicted = simulating(loaded, described, costs)
+    use_threads(int(costs.provenance["threads"]))
     bound = _bind(factory, _batch_of(loaded, plan))
     with progress("executing") as tick:
         (measured,) = measure(bound, [loaded], runs=runs, progress=tick)

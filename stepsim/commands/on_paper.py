@@ -27,7 +27,7 @@ SEARCH_LIMIT_S = 60.0
 
 
 def fit(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Files that stepsim record wrote.")],
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE", help="Files that stepsim record wrote.")],
     output: Output = Path("calibration.json"),
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +48,8 @@ def plan(
     machine: MachineName,
     strategy: Annotated[str, typer.Option(help="keep-all, greedy, greedy-swap or greedy-recompute.")] = "greedy",
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Limit, such as 8GiB; at most, and by default, what the device has.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Limit, such as 8GiB; by default, and at most, all of the device's."),
     ] = None,
     calibration: CalibrationFile = None,
     output: Output = Path("step.plan"),
@@ -151,7 +152,7 @@ def replay(
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What it is, its content says.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any of them: its content says which.")],
 ) -> None:
     """Print a machine, workload, trace, calibration, plan, timeline or comparison."""
     from stepsim.show import show as showing

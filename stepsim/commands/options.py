@@ -25,6 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="End with one line of JSON.
 Output = Annotated[Path, typer.Option("--output", "-o", help="Where to write.")]
 TimelineOutput = Annotated[Path | None, typer.Option("--output", "-o", help="Write the timeline to this file.")]
 Batch = Annotated[int, typer.Option(min=1, help="Batch size that the factory is given.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each op; all cores but one by default.")]
 FactoryPath = Annotated[str, typer.Argument(metavar="FACTORY", help=A_FACTORY)]
 WorkloadFile = Annotated[Path, typer.Argument(metavar="WORKLOAD", help="A file that stepsim capture wrote.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that stepsim plan wrote.")]

@@ -1,25 +1,21 @@
 """Calibration: the fitted cost models of one machine, with their errors; readable text on disk."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.measured import Entry, MeasuredTable, check_seconds
-from stepsim.costmodels.moves import distinct_moves, task_index
+from stepsim.costmodels.distinct import cost_table, distinct
+from stepsim.costmodels.measured import MeasuredTable, check_seconds
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
-from stepsim.errors import CalibrationError, FileError
+from stepsim.errors import CalibrationError
 from stepsim.machines import DeviceKind, Machine
-from stepsim.plan import CostTable, Origin, Plan, TaskCosts
-from stepsim.tables import read_json, write_json
+from stepsim.plan import Origin, Plan, TaskCosts
 from stepsim.traces.trace import Trace
-
-FORMAT = "stepsim-calibration"
 
 DIRECTIONS = ("device to host", "host to device")
 
@@ -28,7 +24,7 @@ DIRECTIONS = ("device to host", "host to device")
 class Calibration:
     """Prices the tasks of a plan on ``machine``: work by the measured table, else by the roofline; copies by size.
 
-    ``launch_s`` is what issuing one row costs its thread.
+    ``transfers`` is by direction, one of `DIRECTIONS`; ``launch_s`` is what issuing one row costs its thread.
     """
 
     machine: str
@@ -39,7 +35,7 @@ class Calibration:
     provenance: Mapping[str, str]
 
     @classmethod
-    def fit(cls, traces: Sequence[Trace]) -> Self:
+    def fit(cls, traces: Sequence[Trace]) -> "Calibration":
         """Fit to traces recorded on one machine by `stepsim.executor.record`. Raises `CalibrationError`."""
         machines = {trace.provenance.get("machine", "") for trace in traces}
         if len(machines) != 1 or "" in machines:
@@ -57,106 +53,74 @@ class Calibration:
             roofline=_fit_roofline(timed, work),
             transfers=_fit_transfers(events[events["kind"] == "copy"]),
             launch_s=float(launches["duration_s"].median()),
-            provenance=dict(traces[-1].provenance),
+            provenance=_joined([trace.provenance for trace in traces]),
         )
 
     def errors(self) -> dict[str, float]:
-        """Held-out mean absolute relative error of each model."""
-        found = {"measured work, other repeats": self.work.repeat_error_}
-        found["roofline, work left out"] = self.roofline.left_out_error_
-        return found | {f"copy {name}, size left out": model.size_error_ for name, model in self.transfers.items()}
+        """Held-out mean absolute relative error of each model that had enough samples to hold some out."""
+        found = {
+            "measured work, other repeats": self.work.repeat_error_,
+            "roofline, work left out": self.roofline.left_out_error_,
+            **{f"copy {name}, size left out": model.size_error_ for name, model in self.transfers.items()},
+        }
+        return {name: error for name, error in found.items() if error is not None}
 
     def task_costs(self, plan: Plan, machine: Machine) -> TaskCosts:
-        """Raises `CalibrationError` for another machine than the calibrated one, and for copies it never timed."""
+        """A transfer alone takes what its model predicts, or what the links of ``machine`` need, if that is longer.
+
+        Raises `CalibrationError` for another machine than the calibrated one, and for copies it never timed.
+        """
         if machine.name != self.machine:
             raise CalibrationError(f"the calibration is of {self.machine!r}, the plan runs on {machine.name!r}")
-        work_s, work_origin = self._work_seconds(plan)
-        moves, place = distinct_moves(plan)
-        latency_s, rate = self._moves(plan, machine, moves)
-        num_work, num_moves = len(work_s), len(moves)
-        nothing = num_work + num_moves
-        zeros, unbounded = np.zeros(num_moves + 1), np.full(num_work, np.inf)
-        table = CostTable(
-            seconds=np.concatenate([work_s, zeros]),
-            launch_s=np.full(nothing + 1, self.launch_s),
-            latency_s=np.concatenate([np.zeros(num_work), latency_s, [0.0]]),
-            rate_cap_bytes_per_s=np.concatenate([unbounded, rate, [np.inf]]),
-            fixed=np.zeros(nothing + 1, np.bool_),
-            origin=np.concatenate([work_origin, np.full(num_moves + 1, Origin.INTERPOLATED)]).astype(np.int8),
+        found = distinct(plan)
+        work_s, work_origin = self._work_seconds(plan, found.works[:, 0])
+        moves = [self._move(plan, machine, route, size_bytes) for route, size_bytes in found.moves.tolist()]
+        table = cost_table(
+            work_s=work_s,
+            work_origin=work_origin,
+            latency_s=[latency_s for latency_s, _ in moves],
+            rate_cap_bytes_per_s=[rate for _, rate in moves],
+            move_origin=Origin.INTERPOLATED,
+            launch_s=self.launch_s,
         )
-        return TaskCosts(task_index(plan, place, num_work, num_moves), table)
+        return TaskCosts(found.index, table)
 
-    def _work_seconds(self, plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        measured_s = self.work.predict(plan.work.signature)
-        moved_bytes = (plan.work.bytes_read + plan.work.bytes_written).astype(np.float64)
-        bound_s = self.roofline.predict(plan.work.flop.astype(np.float64), moved_bytes)
+    def _work_seconds(self, plan: Plan, works: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        table = plan.work
+        measured_s = self.work.predict([table.signature[work] for work in works])
+        moved_bytes = (table.bytes_read + table.bytes_written)[works].astype(np.float64)
+        bound_s = self.roofline.predict(table.flop[works].astype(np.float64), moved_bytes)
         unknown = np.isnan(measured_s)
         return np.where(unknown, bound_s, measured_s), np.where(unknown, Origin.ROOFLINE, Origin.MEASURED)
 
-    def _moves(
-        self, plan: Plan, machine: Machine, moves: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Latency and rate of each (route, size), such that a copy alone takes what the model predicts."""
-        latency_s, rate = np.zeros(len(moves)), np.full(len(moves), np.inf)
-        for number, (route, size_bytes) in enumerate(moves.tolist()):
-            model = self.transfers.get(_direction(plan, machine, route))
-            if model is None:
-                raise CalibrationError(f"the calibration has no copies {_direction(plan, machine, route)}")
-            total_s = float(model.predict(np.array([size_bytes]))[0])
-            latency_s[number] = min(total_s, float(model.seconds_[0]))
-            if total_s > latency_s[number]:
-                rate[number] = size_bytes / (total_s - latency_s[number])
-        return latency_s, rate
+    def _move(self, plan: Plan, machine: Machine, route: int, size_bytes: int) -> tuple[float, float]:
+        """Latency and rate that together take what the model predicts.
+
+        The latency is the time of the smallest measured size, and less where the links need more of the time.
+        """
+        columns = (plan.routes.source, plan.routes.destination)
+        ends = [machine.device(plan.devices.name[column[route]]) for column in columns]
+        direction = " to ".join("host" if end.kind is DeviceKind.HOST else "device" for end in ends)
+        model = self.transfers.get(direction)
+        if model is None:
+            raise CalibrationError(f"the calibration has no copies {direction}")
+        links = machine.route(ends[0].name, ends[1].name)
+        link_s = max((size_bytes / link.bandwidth_bytes_per_s for link in links), default=0.0)
+        total_s = float(model.predict(np.array([size_bytes]))[0])
+        moving_s = max(total_s - float(model.seconds_[0]), link_s)
+        return max(total_s - moving_s, 0.0), size_bytes / moving_s if moving_s > 0 else np.inf
 
     def save(self, path: str | Path) -> None:
-        body = {
-            "format": FORMAT,
-            "version": 1,
-            "machine": self.machine,
-            "provenance": dict(self.provenance),
-            "errors": self.errors(),
-            "launch_s": self.launch_s,
-            "roofline": vars(self.roofline),
-            "transfers": {
-                name: {**vars(model), "size_bytes_": model.size_bytes_.tolist(), "seconds_": model.seconds_.tolist()}
-                for name, model in self.transfers.items()
-            },
-            "repeat_error": self.work.repeat_error_,
-            "work": {signature: asdict(entry) for signature, entry in self.work.entries_.items()},
-        }
-        write_json(path, body)
+        from stepsim.costmodels.files import write_calibration
+
+        write_calibration(self, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> "Calibration":
         """Raises `FileError` if ``path`` holds no calibration."""
-        body = read_json(path, FORMAT)
-        try:
-            return cls._of(body)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileError(path, "calibration", None, f"cannot be read: {error!r}") from error
+        from stepsim.costmodels.files import read_calibration
 
-    @classmethod
-    def _of(cls, body: Mapping[str, Any]) -> Self:
-        work, roofline = MeasuredTable(), Roofline()
-        work.entries_ = {signature: Entry(**entry) for signature, entry in body["work"].items()}
-        work.repeat_error_ = float(body["repeat_error"])
-        roofline.flop_per_s_ = float(body["roofline"]["flop_per_s_"])
-        roofline.bytes_per_s_ = float(body["roofline"]["bytes_per_s_"])
-        roofline.left_out_error_ = float(body["roofline"]["left_out_error_"])
-        transfers = {}
-        for name, entry in body["transfers"].items():
-            transfers[name] = model = InterpolatedTransferModel()
-            model.size_bytes_ = np.array(entry["size_bytes_"], dtype=np.float64)
-            model.seconds_ = np.array(entry["seconds_"], dtype=np.float64)
-            model.size_error_ = float(entry["size_error_"])
-        return cls(
-            machine=str(body["machine"]),
-            work=work,
-            roofline=roofline,
-            transfers=transfers,
-            launch_s=float(body["launch_s"]),
-            provenance=body["provenance"],
-        )
+        return read_calibration(path)
 
 
 def _fit_roofline(timed: pd.DataFrame, work: MeasuredTable) -> Roofline:
@@ -172,7 +136,7 @@ def _fit_transfers(copies: pd.DataFrame) -> dict[str, InterpolatedTransferModel]
     return {name: InterpolatedTransferModel().fit(copies[named == name]) for name in found}
 
 
-def _direction(plan: Plan, machine: Machine, route: int) -> str:
-    ends = (plan.routes.source[route], plan.routes.destination[route])
-    kinds = (machine.device(plan.devices.name[end]).kind for end in ends)
-    return " to ".join("host" if kind is DeviceKind.HOST else "device" for kind in kinds)
+def _joined(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What the traces say of themselves; where they differ, all of it."""
+    keys = dict.fromkeys(key for one in facts for key in one)
+    return {key: "; ".join(dict.fromkeys(one[key] for one in facts if key in one)) for key in keys}

@@ -4,50 +4,51 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepsim.costmodels.moves import distinct_moves, task_index
+from stepsim.costmodels.distinct import cost_table, distinct
 from stepsim.errors import CalibrationError
-from stepsim.machines import Device, Machine
-from stepsim.plan import CostTable, Origin, Plan, TaskCosts
+from stepsim.machines import Machine
+from stepsim.plan import NONE, Origin, Plan, TaskCosts
 
 
 @dataclass(frozen=True, slots=True)
 class DataSheetCosts:
-    """Work at the device's peak: ``max(flop / peak of the dtype, bytes / memory bandwidth)``; copies at links' rates.
+    """Work at its device's peak: ``max(flop / peak of the dtype, bytes / memory bandwidth)``; copies at links' rates.
 
     Optimistic by construction (Williams et al., "Roofline", CACM 2009). Raises `CalibrationError` for a device whose
-    description has no peak for a dtype, or no memory bandwidth.
+    description has no peak for a dtype, or no memory bandwidth, and for host work that computes or moves anything.
     """
 
     def task_costs(self, plan: Plan, machine: Machine) -> TaskCosts:
-        device = machine.device(plan.devices.name[int(plan.streams.device[0])]) if len(plan.streams) else None
-        works = range(len(plan.work))
-        seconds = [_seconds(plan, work, device) for work in works]
-        moves, place = distinct_moves(plan)
-        latencies = [_latency_s(plan, machine, route) for route, _ in moves.tolist()]
-        size = len(seconds) + len(moves) + 1
-        table = CostTable(
-            seconds=np.array([*seconds, *[0.0] * (len(moves) + 1)]),
-            launch_s=np.zeros(size),
-            latency_s=np.array([*[0.0] * len(seconds), *latencies, 0.0]),
-            rate_cap_bytes_per_s=np.full(size, np.inf),
-            fixed=np.zeros(size, np.bool_),
-            origin=np.full(size, Origin.ROOFLINE, np.int8),
+        found = distinct(plan)
+        table = cost_table(
+            work_s=[_seconds(plan, machine, work, device) for work, device in found.works.tolist()],
+            work_origin=np.full(len(found.works), Origin.ROOFLINE),
+            latency_s=[_latency_s(plan, machine, route) for route, _ in found.moves.tolist()],
+            rate_cap_bytes_per_s=np.full(len(found.moves), np.inf),
+            move_origin=Origin.ROOFLINE,
+            launch_s=0.0,
         )
-        return TaskCosts(task_index(plan, place, len(seconds), len(moves)), table)
+        return TaskCosts(found.index, table)
 
 
-def _seconds(plan: Plan, work: int, device: Device | None) -> float:
-    assert device is not None, "work runs on a stream"
-    table, dtype = plan.work, plan.work.dtype[work]
+def _seconds(plan: Plan, machine: Machine, work: int, place: int) -> float:
+    table = plan.work
+    flop, dtype = int(table.flop[work]), table.dtype[work]
+    size_bytes = int(table.bytes_read[work] + table.bytes_written[work])
+    if not flop and not size_bytes:
+        return 0.0
+    if place == NONE:
+        raise CalibrationError(f"no data sheet says what {table.kind[work]!r} takes on the host: give a calibration")
+    device = machine.device(plan.devices.name[place])
     if not device.memory_bandwidth_bytes_per_s:
         raise CalibrationError(f"device {device.name!r} has no memory_bandwidth_bytes_per_s: give a calibration")
-    moving_s = (table.bytes_read[work] + table.bytes_written[work]) / device.memory_bandwidth_bytes_per_s
-    if not table.flop[work]:
-        return float(moving_s)
+    moving_s = size_bytes / device.memory_bandwidth_bytes_per_s
+    if not flop:
+        return moving_s
     if dtype not in device.peak_flop_per_s:
         known = sorted(device.peak_flop_per_s)
         raise CalibrationError(f"device {device.name!r} has no peak_flop_per_s for {dtype!r}; it has {known}")
-    return float(max(table.flop[work] / device.peak_flop_per_s[dtype], moving_s))
+    return max(flop / device.peak_flop_per_s[dtype], moving_s)
 
 
 def _latency_s(plan: Plan, machine: Machine, route: int) -> float:

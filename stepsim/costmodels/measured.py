@@ -1,10 +1,12 @@
 """The measured table: work that was timed costs what it took."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from stepsim.errors import CalibrationError, NotFittedError
 
@@ -28,11 +30,11 @@ class MeasuredTable:
         Signature to `Entry`.
     repeat_error_
         Mean absolute relative error with which the even repeats of each work predict its odd ones: the noise of the
-        measurement, and so the least error that any prediction from this table has.
+        measurement, and so the least error that any prediction from this table has. ``None`` without repeats.
     """
 
     entries_: dict[str, Entry]
-    repeat_error_: float
+    repeat_error_: float | None
 
     def fit(self, samples: pd.DataFrame) -> Self:
         """Fit to samples with columns ``work``, ``name`` and ``duration_s``. Raises `CalibrationError`."""
@@ -53,10 +55,10 @@ class MeasuredTable:
             if len(seconds) > 1:
                 odd = float(np.median(seconds[1::2]))
                 errors.append(abs(float(np.median(seconds[::2])) - odd) / odd)
-        self.repeat_error_ = float(np.mean(errors)) if errors else 0.0
+        self.repeat_error_ = float(np.mean(errors)) if errors else None
         return self
 
-    def predict(self, signatures: tuple[str, ...]) -> np.ndarray:
+    def predict(self, signatures: Sequence[str]) -> NDArray[np.float64]:
         """Seconds of each signature; NaN for work that was never timed."""
         if not hasattr(self, "entries_"):
             raise NotFittedError("MeasuredTable is not fitted yet: call fit() with samples first")

@@ -19,32 +19,29 @@ class InterpolatedTransferModel:
     Attributes
     ----------
     size_bytes_, seconds_
-        Measured sizes in rising order, and the median time of each, made monotone.
+        Measured sizes in rising order, and the median time of each; where a larger size was faster, the geometric mean
+        of both and of what lies between (isotonic regression of log time).
     size_error_
-        Mean absolute relative error for a size that is left out and interpolated from its neighbours.
+        Mean absolute relative error for a size that is left out and interpolated from its neighbours. ``None`` where
+        no size has two of them.
     """
 
     size_bytes_: NDArray[np.float64]
     seconds_: NDArray[np.float64]
-    size_error_: float
+    size_error_: float | None
 
     def fit(self, transfers: pd.DataFrame) -> Self:
         """Fit to transfers with columns ``size_bytes`` and ``duration_s``. Raises `CalibrationError`."""
         if transfers["size_bytes"].nunique() < 2:
             raise CalibrationError(f"transfers need at least 2 sizes, got {transfers['size_bytes'].nunique()}")
+        _check_sizes(transfers)
         check_seconds(transfers)
         middle = transfers.groupby("size_bytes")["duration_s"].median().sort_index()
         self.size_bytes_ = middle.index.to_numpy(dtype=float)
-        self.seconds_ = np.maximum.accumulate(middle.to_numpy(dtype=float))
-        self.size_error_ = self._left_out_error(middle.to_numpy(dtype=float))
+        times = np.log(middle.to_numpy(dtype=float))
+        self.seconds_ = np.exp(_monotone(times))
+        self.size_error_ = _left_out_error(np.log(self.size_bytes_), times)
         return self
-
-    def _left_out_error(self, measured_s: NDArray[np.float64]) -> float:
-        inner = range(1, len(measured_s) - 1)
-        sizes = np.log(self.size_bytes_)
-        times = np.log(measured_s)
-        guesses = [np.interp(sizes[i], sizes[[i - 1, i + 1]], times[[i - 1, i + 1]]) for i in inner]
-        return float(np.mean([abs(np.expm1(guess - times[i])) for guess, i in zip(guesses, inner, strict=True)] or [0]))
 
     def predict(self, size_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Seconds for each size."""
@@ -54,3 +51,33 @@ class InterpolatedTransferModel:
         inside = np.exp(np.interp(np.log(size), np.log(self.size_bytes_), np.log(self.seconds_)))
         above = self.seconds_[-1] * size / self.size_bytes_[-1]
         return np.asarray(np.where(size > self.size_bytes_[-1], above, inside), dtype=np.float64)
+
+
+def _monotone(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The closest sequence that never falls: neighbours out of order share their mean.
+
+    Pool adjacent violators: Ayer et al., "An empirical distribution function for sampling with incomplete
+    information", Annals of Mathematical Statistics 26 (1955).
+    """
+    pools: list[list[float]] = []
+    for value in values:
+        pools.append([float(value)])
+        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
+            last = pools.pop()
+            pools[-1] += last
+    return np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools])
+
+
+def _left_out_error(sizes: NDArray[np.float64], times: NDArray[np.float64]) -> float | None:
+    """Both in logarithms."""
+    inner = range(1, len(times) - 1)
+    errors = [
+        abs(np.expm1(np.interp(sizes[i], sizes[[i - 1, i + 1]], times[[i - 1, i + 1]]) - times[i])) for i in inner
+    ]
+    return float(np.mean(errors)) if errors else None
+
+
+def _check_sizes(transfers: pd.DataFrame) -> None:
+    sizes = transfers["size_bytes"].to_numpy(dtype=float)
+    for place in np.flatnonzero(~(np.isfinite(sizes) & (sizes > 0))):
+        raise CalibrationError(f"transfer {place}: size_bytes must be > 0, got {sizes[place]}")

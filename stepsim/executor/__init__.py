@@ -2,6 +2,7 @@
 
 from stepsim.executor.bound import BoundProgram, bind
 from stepsim.executor.execute import Execution, Executor, execute
+from stepsim.executor.lanes import use_threads
 from stepsim.executor.record import record
 
-__all__ = ["BoundProgram", "Execution", "Executor", "bind", "execute", "record"]
+__all__ = ["BoundProgram", "Execution", "Executor", "bind", "execute", "record", "use_threads"]

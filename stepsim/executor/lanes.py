@@ -2,6 +2,7 @@
 
 import ctypes
 import ctypes.util
+import os
 import platform
 import time
 from collections.abc import Sequence
@@ -66,6 +67,17 @@ class CpuLanes:
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         target.copy_(source)
+
+
+def use_threads(number: int | None = None) -> int:
+    """Let each op run on ``number`` threads of this CPU, by default on all cores but one; how many it is.
+
+    The threads of an op wait for each other, so that on a machine with every core in use, one that is needed elsewhere
+    for a moment makes the op several times slower. A spare core keeps times steady.
+    """
+    threads = max(1, (os.cpu_count() or 1) - 1) if number is None else number
+    torch.set_num_threads(threads)
+    return threads
 
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4

@@ -195,25 +195,27 @@ def test_the_engine_serves_the_earliest_ready_first_though_the_plan_has_it_later
     assert timeline.span(late).start_s == 5.0
 
 
-def test_at_one_instant_the_engine_serves_in_plan_order_whoever_heard_first():
-    """Both copies are ready at 2. Row 3 hears of it at once, row 2 through an empty kernel; row 2 goes first.
+@pytest.mark.parametrize("num_hops", [1, 2, 5])
+def test_at_one_instant_the_engine_serves_in_plan_order_whoever_heard_first(num_hops):
+    """Both copies are ready at 2. The last hears of it at once, the other through empty kernels; yet it goes first.
 
     s0       00
-    s1       ..1              empty
-    s2       ..2              behind row 1
-    s3       ...3             behind row 0
+    hops     ..1 2 3 ...      empty, one behind the other
+    s1       ..4              behind the last of them
+    s2       ...5             behind row 0
     """
     builder = PlanBuilder()
     gpu, host = builder.device("gpu0"), builder.device("host")
-    s0, s1, s2, s3 = (builder.stream(f"s{i}", gpu) for i in range(4))
-    kernel = builder.compute(builder.work("F"), s0)
-    empty = builder.compute(builder.work("nothing"), s1, after=[kernel])
-    builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s2, after=[empty])
-    builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s3, after=[kernel])
+    s0, s1, s2 = (builder.stream(f"s{i}", gpu) for i in range(3))
+    kernel = row = builder.compute(builder.work("F"), s0)
+    for hop in range(num_hops):
+        row = builder.compute(builder.work("nothing"), builder.stream(f"hop {hop}", gpu), after=[row])
+    builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s1, after=[row])
+    builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s2, after=[kernel])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, 0.0, 0.0, 0.0]))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, *[0.0] * (num_hops + 2)]))
 
-    assert spans_of(timeline)[2:] == [(2.0, 3.0), (3.0, 4.0)]
+    assert spans_of(timeline)[-2:] == [(2.0, 3.0), (3.0, 4.0)]
 
 
 def test_an_end_serves_a_start_at_the_same_instant_in_plan_order():

@@ -49,22 +49,24 @@ def test_the_same_ring_with_a_stream_for_each_direction_runs():
 def test_a_thread_that_waits_for_what_it_has_yet_to_launch_is_a_deadlock():
     """The receive holds the thread that would launch its send.
 
-    thread   R...             S is never launched
+    thread   R...             neither S nor the kernel behind it is ever launched
     """
     builder = PlanBuilder()
     one, two = builder.device("gpu0"), builder.device("gpu1")
     out, into = builder.stream("send", one), builder.stream("receive", two)
     group = builder.group()
     builder.receive(builder.buffer(1, two, name="in"), one, into, group, blocks_thread=True)
-    builder.send(builder.buffer(1, one, name="out"), two, out, group)
+    builder.send(builder.buffer(1, one, name="out"), two, out, group, blocks_thread=True)
+    builder.compute(builder.work("F"), builder.stream("compute", one))
 
     with pytest.raises(DeadlockError) as caught:
         simulate(builder.build(), gpus(2), RowCosts())
 
     assert str(caught.value) == (
-        "2 of 2 tasks can never start: "
+        "3 of 3 tasks can never start: "
         "row 0 (receive in on gpu1 receive) waits for the others of its group, rows [1]; "
-        "row 1 (send out on gpu0 send) waits for row 0 (receive in on gpu1 receive), which holds its thread"
+        "row 1 (send out on gpu0 send) waits for row 0 (receive in on gpu1 receive), which holds its thread; "
+        "row 2 (F on gpu0 compute) waits for row 0 (receive in on gpu1 receive), which holds its thread"
     )
 
 

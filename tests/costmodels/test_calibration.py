@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recordings import (
+    COPY_S,
+    LAUNCH_S,
+    MOVE_BYTES_PER_S,
+    PEAK_FLOP_PER_S,
+    WORK_S,
+    copy_rows,
+    launch_rows,
+    recorded,
+    swapped,
+    work_rows,
+)
+from small_machines import cpu, gpus
+
+from stepsim.costmodels import Calibration
+from stepsim.errors import CalibrationError
+from stepsim.plan import Origin, TaskKind
+from stepsim.plan_builder import PlanBuilder
+from stepsim.simulator import simulate
+
+CALIBRATION = Calibration.fit([recorded()])
+
+FAST_BYTES_PER_S = 1e9
+"""A link that bounds no copy of these tests."""
+
+
+def durations_s(timeline, kind):
+    return [span.duration_s for span in timeline if span.kind is kind]
+
+
+def test_a_small_plan_by_hand():
+    """
+    row    work                       origin          seconds
+    F      timed                      measured        median 4
+    out    40 bytes                   interpolated    2
+    back   40 bytes                   interpolated    2
+    B      timed                      measured        median 1/2
+    """
+    plan, machine = swapped([40]), gpus(bandwidth_bytes_per_s=FAST_BYTES_PER_S)
+
+    costs = CALIBRATION.task_costs(plan, machine)
+
+    seconds = costs.seconds_alone(plan, machine)
+    origins = [Origin(code) for code in costs.table.origin[costs.index]]
+    assert seconds == pytest.approx([WORK_S["matrix"], COPY_S[40], 0.0, COPY_S[40], WORK_S["small"]])
+    assert [origins[row] for row in (0, 1, 3, 4)] == [
+        Origin.MEASURED,
+        Origin.INTERPOLATED,
+        Origin.INTERPOLATED,
+        Origin.MEASURED,
+    ]
+    assert costs.table.launch_s[costs.index].tolist() == [LAUNCH_S] * len(plan)
+
+
+def test_work_that_was_never_timed_takes_its_roofline_and_says_so():
+    builder = PlanBuilder()
+    stream = builder.stream("compute", builder.device("gpu0"))
+    builder.compute(builder.work("new", signature="?", flop=9000, bytes_read=10), stream)
+    builder.compute(builder.work("new", signature="!", bytes_read=300, bytes_written=100), stream)
+    plan = builder.build()
+
+    costs = CALIBRATION.task_costs(plan, gpus())
+
+    assert costs.seconds_alone(plan, gpus()) == pytest.approx([9000 / PEAK_FLOP_PER_S, 400 / MOVE_BYTES_PER_S])
+    assert costs.table.origin[costs.index].tolist() == [Origin.ROOFLINE] * 2
+
+
+@given(st.integers(0, 2000), st.floats(1.0, 1e9))
+def test_a_transfer_alone_takes_what_the_model_predicts_or_what_the_links_need(size_bytes, bandwidth_bytes_per_s):
+    machine = gpus(bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+
+    timeline = simulate(swapped([size_bytes]), machine, CALIBRATION)
+
+    predicted_s = CALIBRATION.transfers["device to host"].predict(np.array([size_bytes]))[0]
+    expected_s = max(predicted_s, size_bytes / bandwidth_bytes_per_s)
+    assert durations_s(timeline, TaskKind.SWAP_OUT) == pytest.approx([expected_s], rel=1e-12)
+    assert durations_s(timeline, TaskKind.SWAP_IN) == pytest.approx([expected_s], rel=1e-12)
+
+
+def test_each_direction_has_its_own_model():
+    slower = [{**row, "duration_s": 3 * row["duration_s"]} for row in copy_rows(ways=[("host", "device")])]
+    trace = recorded([*work_rows(), *copy_rows(ways=[("device", "host")]), *slower, *launch_rows()])
+
+    timeline = simulate(swapped([160]), gpus(bandwidth_bytes_per_s=FAST_BYTES_PER_S), Calibration.fit([trace]))
+
+    assert durations_s(timeline, TaskKind.SWAP_OUT) == pytest.approx([4.0])
+    assert durations_s(timeline, TaskKind.SWAP_IN) == pytest.approx([12.0])
+
+
+def test_what_occurs_many_times_is_priced_once():
+    """Two works, two sizes in two directions, and nothing."""
+    plan = swapped([10, 40, 10, 40, 10])
+
+    costs = CALIBRATION.task_costs(plan, gpus())
+
+    assert len(costs.table) == 2 + 2 * 2 + 1
+    assert len(costs.index) == len(plan)
+
+
+def test_another_machine_is_refused_by_both_names():
+    calibration = Calibration.fit([recorded(machine="big")])
+
+    with pytest.raises(CalibrationError, match=r"'big'.*'small'"):
+        calibration.task_costs(swapped([10]), gpus())
+
+
+def test_a_copy_that_was_never_timed_is_refused_by_its_direction():
+    trace = recorded([*work_rows(), *copy_rows(ways=[("device", "host")]), *launch_rows()])
+
+    with pytest.raises(CalibrationError, match="no copies host to device"):
+        Calibration.fit([trace]).task_costs(swapped([10]), gpus())
+
+
+def test_a_plan_without_copies_needs_none():
+    builder = PlanBuilder()
+    builder.compute(builder.work("F", signature="matrix"), builder.stream("compute", builder.device("cpu0")))
+    calibration = Calibration.fit([recorded([*work_rows(), *launch_rows()])])
+
+    timeline = simulate(builder.build(), cpu(), calibration)
+
+    assert timeline.makespan_s == pytest.approx(LAUNCH_S + WORK_S["matrix"])
+
+
+def test_collectives_are_refused_rather_than_free():
+    builder = PlanBuilder()
+    stream = builder.stream("compute", builder.device("gpu0"))
+    builder.collective("all_reduce", 1, stream, builder.group(), size_bytes=8)
+
+    with pytest.raises(CalibrationError, match="'all_reduce'"):
+        CALIBRATION.task_costs(builder.build(), gpus())
+
+
+def test_several_traces_of_one_machine_make_one_calibration():
+    work = recorded([*work_rows(), *launch_rows()], date="Monday")
+    copies = recorded([*copy_rows(), *launch_rows()], date="Tuesday")
+
+    both = Calibration.fit([work, copies])
+
+    assert set(both.work.entries_) == set(WORK_S)
+    assert set(both.transfers) == {"device to host", "host to device"}
+    assert both.provenance == {"machine": "small", "source": "test", "date": "Monday; Tuesday"}
+
+
+@pytest.mark.parametrize(
+    ("traces", "problem"),
+    [
+        ([recorded(machine="a"), recorded(machine="b")], r"\['a', 'b'\]"),
+        ([recorded(machine="")], r"one recorded machine"),
+        ([], r"one recorded machine"),
+        ([recorded([*work_rows(), *copy_rows()])], "no launches"),
+        ([recorded([*copy_rows(), *launch_rows()])], "samples of work"),
+    ],
+    ids=["two machines", "unnamed machine", "no traces", "no launches", "no work"],
+)
+def test_traces_that_make_no_calibration_are_refused(traces, problem):
+    with pytest.raises(CalibrationError, match=problem) as refused:
+        Calibration.fit(traces)
+
+    assert "\n" not in str(refused.value)
+
+
+def test_the_errors_are_those_of_the_models():
+    """Copies lie on a line in logs, so a size left out is guessed exactly; the repeats of the work differ."""
+    errors = CALIBRATION.errors()
+
+    assert errors["copy device to host, size left out"] == pytest.approx(0.0, abs=1e-12)
+    assert errors["measured work, other repeats"] == CALIBRATION.work.repeat_error_
+    assert errors["roofline, work left out"] == CALIBRATION.roofline.left_out_error_
+
+
+def test_an_error_that_nothing_was_held_out_for_is_not_told():
+    two_sizes = [row for row in copy_rows() if row["size_bytes"] != 40]
+    calibration = Calibration.fit([recorded([*work_rows(repeats=(0.0,)), *two_sizes, *launch_rows()])])
+
+    assert set(calibration.errors()) == {"roofline, work left out"}

@@ -1,0 +1,181 @@
+"""What every fitted model promises, whatever it models."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from recordings import copy_rows, frame, launch_rows, recorded, work_rows
+from small_machines import gpus
+
+from stepsim.costmodels import Calibration
+from stepsim.costmodels.measured import MeasuredTable
+from stepsim.costmodels.roofline import Roofline
+from stepsim.costmodels.transfers import InterpolatedTransferModel
+from stepsim.errors import CalibrationError, NotFittedError
+from stepsim.plan_builder import PlanBuilder
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, how it learns from a frame of samples, what it predicts, and samples that do."""
+
+    fit: Callable[[Any, pd.DataFrame], Any]
+    predict: Callable[[Any], np.ndarray]
+    samples: pd.DataFrame
+    new: Callable[[], Any]
+
+
+def fit_roofline(model, samples):
+    columns = (samples[name].to_numpy(dtype=float) for name in ("flop", "size_bytes", "duration_s"))
+    return model.fit(*columns)
+
+
+def price_one_plan(calibration):
+    builder = PlanBuilder()
+    gpu, host = builder.device("gpu0"), builder.device("host")
+    stream = builder.stream("compute", gpu)
+    for signature in ("matrix", "never timed"):
+        builder.compute(builder.work("op", signature=signature, flop=70), stream)
+    y = builder.buffer(30, gpu, owner=stream)
+    builder.compute(builder.work("op", signature="small"), stream, writes=[y], allocates=[y])
+    builder.swap_out(y, builder.buffer(30, host), stream)
+    plan = builder.build()
+    return calibration.task_costs(plan, gpus()).seconds_alone(plan, gpus())
+
+
+MODELS = {
+    "measured table": Case(
+        fit=lambda model, samples: model.fit(samples),
+        predict=lambda model: model.predict(["matrix", "small"]),
+        samples=frame(work_rows()),
+        new=MeasuredTable,
+    ),
+    "transfers": Case(
+        fit=lambda model, samples: model.fit(samples),
+        predict=lambda model: model.predict(np.array([1, 10, 30, 40, 1000])),
+        samples=frame(copy_rows(ways=[("device", "host")])),
+        new=InterpolatedTransferModel,
+    ),
+    "roofline": Case(
+        fit=fit_roofline,
+        predict=lambda model: model.predict(np.array([0.0, 1e3, 1e6]), np.array([1e3, 1e3, 1e3])),
+        samples=frame(work_rows()),
+        new=Roofline,
+    ),
+}
+
+CALIBRATION = Case(
+    fit=lambda cls, samples: cls.fit([recorded(samples.to_dict("records"))]),
+    predict=price_one_plan,
+    samples=frame([*work_rows(), *copy_rows(), *launch_rows()]),
+    new=lambda: Calibration,
+)
+"""There is no unfitted calibration: `Calibration.fit` makes one."""
+
+SINGLE = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
+EVERY = pytest.mark.parametrize("case", [*MODELS.values(), CALIBRATION], ids=[*MODELS, "calibration"])
+
+
+def refusal(case, samples):
+    with pytest.raises(CalibrationError) as refused:
+        case.fit(case.new(), samples)
+    message = str(refused.value)
+    assert message
+    assert "\n" not in message
+    return message
+
+
+@SINGLE
+def test_an_unfitted_model_refuses_to_predict_and_names_itself(case):
+    model = case.new()
+
+    with pytest.raises(NotFittedError, match=type(model).__name__):
+        case.predict(model)
+
+
+@SINGLE
+def test_fit_returns_the_model(case):
+    model = case.new()
+
+    assert case.fit(model, case.samples) is model
+
+
+@EVERY
+def test_a_fitted_model_predicts_finite_positive_seconds(case):
+    seconds = case.predict(case.fit(case.new(), case.samples))
+
+    assert np.isfinite(seconds).all()
+    assert (seconds > 0).all()
+
+
+@EVERY
+def test_fitting_twice_gives_the_same_predictions_bit_for_bit(case):
+    first = case.predict(case.fit(case.new(), case.samples))
+    second = case.predict(case.fit(case.new(), case.samples))
+
+    assert first.tobytes() == second.tobytes()
+
+
+@EVERY
+def test_predictions_do_not_depend_on_the_order_of_the_samples(case):
+    shuffled = case.samples.sample(frac=1, random_state=0)
+
+    ordered_s = case.predict(case.fit(case.new(), case.samples))
+    shuffled_s = case.predict(case.fit(case.new(), shuffled))
+
+    assert (case.samples.index != shuffled.index).any()
+    assert shuffled_s == pytest.approx(ordered_s, rel=1e-12)
+
+
+@EVERY
+def test_no_samples_are_refused(case):
+    refusal(case, case.samples.iloc[:0])
+
+
+@EVERY
+@pytest.mark.parametrize("seconds", [np.nan, np.inf, 0.0, -1.0])
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_sample_without_a_positive_duration_is_refused_with_its_value(case, seconds, place):
+    spoilt = case.samples.copy()
+    spoilt.loc[spoilt.index[place], "duration_s"] = seconds
+
+    assert str(seconds) in refusal(case, spoilt)
+
+
+@pytest.mark.parametrize("size_bytes", [np.nan, np.inf, -1.0])
+@pytest.mark.parametrize(
+    "case", [MODELS["transfers"], MODELS["roofline"], CALIBRATION], ids=["transfers", "roofline", "calibration"]
+)
+def test_a_sample_of_a_senseless_size_is_refused(case, size_bytes):
+    spoilt = case.samples.astype({"size_bytes": float})
+    spoilt["size_bytes"] = spoilt["size_bytes"].where(spoilt["size_bytes"] != 10, size_bytes)
+
+    refusal(case, spoilt)
+
+
+@pytest.mark.parametrize("name", ["transfers", "roofline"])
+def test_a_single_sample_is_refused_where_a_line_needs_two(name):
+    case = MODELS[name]
+
+    assert "at least 2" in refusal(case, case.samples.iloc[:1])
+
+
+def test_transfers_all_of_one_size_are_refused():
+    case = MODELS["transfers"]
+
+    assert "at least 2 sizes, got 1" in refusal(case, case.samples.assign(size_bytes=10))
+
+
+def test_a_transfer_of_no_bytes_is_refused():
+    case = MODELS["transfers"]
+
+    assert "size_bytes" in refusal(case, case.samples.assign(size_bytes=[0, 40, 160]))
+
+
+def test_work_that_neither_computes_nor_moves_makes_no_roofline():
+    case = MODELS["roofline"]
+
+    assert "computes or moves" in refusal(case, case.samples.assign(flop=0, size_bytes=0))

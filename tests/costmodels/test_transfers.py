@@ -1,0 +1,99 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recordings import frame
+
+from stepsim.costmodels.transfers import InterpolatedTransferModel
+
+SIZES = st.integers(1, 2**40)
+SECONDS = st.floats(1e-9, 1e3)
+MEASURED = st.dictionaries(SIZES, SECONDS, min_size=2, max_size=12)
+
+
+def fitted(seconds_by_size, factors=(1.0,)):
+    rows = [
+        {"size_bytes": size, "duration_s": seconds * factor}
+        for size, seconds in seconds_by_size.items()
+        for factor in factors
+    ]
+    return InterpolatedTransferModel().fit(frame(rows))
+
+
+def rising(seconds_by_size):
+    return dict(zip(sorted(seconds_by_size), sorted(seconds_by_size.values()), strict=True))
+
+
+@given(MEASURED.map(rising))
+def test_a_measured_size_takes_what_was_measured(measured):
+    model = fitted(measured)
+
+    predicted = model.predict(np.array(list(measured)))
+
+    assert predicted == pytest.approx(list(measured.values()), rel=1e-12)
+
+
+def test_of_several_samples_of_a_size_the_median_counts():
+    model = fitted({10: 1.0, 1000: 3.0}, factors=(1.0, 0.5, 90.0))
+
+    assert model.predict(np.array([10, 1000])) == pytest.approx([1.0, 3.0], rel=1e-12)
+
+
+@given(scale_s=SECONDS, power=st.floats(0.0, 1.0), size=st.integers(4, 4**10))
+def test_a_power_law_is_recovered_between_the_measured_sizes(scale_s, power, size):
+    """Seconds are scale * size ** power: a line in log time over log size."""
+    model = fitted({4**k: scale_s * (4**k) ** power for k in range(1, 11)})
+
+    assert model.predict(np.array([size])) == pytest.approx([scale_s * size**power], rel=1e-9)
+
+
+def test_above_the_largest_size_the_last_bandwidth_holds():
+    model = fitted({10: 1.0, 100: 5.0})
+
+    assert model.predict(np.array([200, 10**6])) == pytest.approx([5.0 * 200 / 100, 5.0 * 10**6 / 100], rel=1e-12)
+
+
+def test_below_the_smallest_size_time_is_constant():
+    model = fitted({10: 1.0, 100: 5.0})
+
+    assert model.predict(np.array([0, 1, 9, 10])) == pytest.approx([1.0] * 4, rel=1e-12)
+
+
+@given(MEASURED, st.lists(st.integers(0, 2**42), min_size=2, max_size=20))
+def test_a_larger_transfer_never_takes_less(measured, sizes):
+    model = fitted(measured)
+
+    predicted = model.predict(np.array(sorted(sizes)))
+
+    assert (predicted[1:] >= predicted[:-1] * (1 - 1e-12)).all()
+
+
+def test_sizes_out_of_order_share_the_geometric_mean_of_their_times():
+    """
+    bytes       1    2    4    8
+    measured    8    1    8    16
+    fitted      sqrt(8) each   8    16
+    """
+    model = fitted({1: 8.0, 2: 1.0, 4: 8.0, 8: 16.0})
+
+    assert model.seconds_ == pytest.approx([math.sqrt(8.0), math.sqrt(8.0), 8.0, 16.0])
+
+
+def test_one_slow_small_copy_does_not_slow_all_larger_ones():
+    """The mean of 60, 10, 10, 10, 20 in logs is 60000^(1/4) where 20 stays above it."""
+    model = fitted({1: 60.0, 2: 10.0, 4: 10.0, 8: 10.0, 16: 20.0})
+
+    assert model.predict(np.array([8, 16])) == pytest.approx([60_000 ** (1 / 4), 20.0])
+
+
+def test_the_error_is_that_of_a_size_guessed_from_its_neighbours():
+    """Between 1 s and 4 s the guess for the middle size is 2 s, half of what was measured."""
+    model = fitted({1: 1.0, 2: 4.0, 4: 4.0})
+
+    assert model.size_error_ == pytest.approx(0.5)
+
+
+def test_with_two_sizes_none_can_be_left_out():
+    assert fitted({1: 1.0, 2: 4.0}).size_error_ is None
