@@ -200,6 +200,14 @@ class Plan:
     collectives: CollectiveTable
     marks: MarkTable
 
+    def __post_init__(self) -> None:
+        """Columns cannot be written from here on: the hash of a plan is that of its content."""
+        for table in fields(self):
+            for column in getattr(self, table.name).columns().values():
+                for array in (column.starts, column.values) if isinstance(column, Ragged) else (column,):
+                    if isinstance(array, np.ndarray):
+                        array.setflags(write=False)
+
     def __len__(self) -> int:
         return len(self.tasks)
 
@@ -227,10 +235,15 @@ class Plan:
         return np.where(tasks.stream != NONE, tasks.stream, len(self.streams) + tasks.thread)
 
     def lane_names(self) -> tuple[str, ...]:
-        """``device stream`` for streams, then the threads."""
+        """``device stream`` for streams, then the threads, with their process where there is more than one."""
         devices = self.devices.name
         streams = zip(self.streams.device.tolist(), self.streams.name, strict=True)
-        return tuple(f"{devices[device]} {name}" for device, name in streams) + self.threads.name
+        lanes = [f"{devices[device]} {name}" for device, name in streams]
+        process = self.threads.process.tolist()
+        if len(set(process)) <= 1:
+            return (*lanes, *self.threads.name)
+        threads = zip(process, self.threads.name, strict=True)
+        return (*lanes, *(f"process {number} {name}" for number, name in threads))
 
     def row_names(self) -> list[str]:
         """For each row the work or the buffers that it is about."""
@@ -277,7 +290,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         tables = {field.name: getattr(self, field.name) for field in fields(self)}
-        write_zip(path, {"format": FORMAT, "version": 1, "content_hash": self.content_hash}, tables)
+        write_zip(path, {"format": FORMAT, "content_hash": self.content_hash}, tables)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -26,7 +26,7 @@ ROWS_SHOWN = 20
 def show(path: Path, console: Console) -> None:
     """Print ``path`` on ``console``. Raises `FileError` for a file that stepsim does not know."""
     form = _format(path)
-    if form not in _SHOWERS:
+    if not isinstance(form, str) or form not in _SHOWERS:
         raise FileError(path, "format", form, f"must be one of {', '.join(sorted(_SHOWERS))}")
     _SHOWERS[form](path, console)
 

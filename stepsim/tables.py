@@ -63,6 +63,9 @@ class Ragged:
         return [flat[a:b] for a, b in pairwise(bounds)]
 
 
+VERSION = 1
+"""Of all files of stepsim. Another number means that fields have changed."""
+
 Column = NDArray[Any] | Ragged | tuple[str, ...]
 
 
@@ -127,7 +130,7 @@ def write_zip(path: str | Path, meta: Mapping[str, object], tables: Mapping[str,
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(_entry("meta.json"), json.dumps(meta, indent=1))
+        archive.writestr(_entry("meta.json"), json.dumps({"version": VERSION, **meta}, indent=1))
         for name, table in tables.items():
             columns = {key: _to_arrow(column) for key, column in table.columns().items()}
             member = io.BytesIO()
@@ -171,6 +174,7 @@ def read_zip(path: str | Path, form: str, tables: Mapping[str, type[Columns]]) -
     meta = read_meta(path)
     if meta is None or meta.get("format") != form:
         raise FileError(path, "format", meta and meta.get("format"), f"must be {form}")
+    _check_version(path, meta)
     with zipfile.ZipFile(path) as archive:
         return meta, {name: _read_table(path, archive, name, kind) for name, kind in tables.items()}
 
@@ -205,7 +209,7 @@ def _holds(column: Column, wanted: type) -> bool:
 
 def write_json(path: str | Path, body: Mapping[str, object]) -> None:
     """Write ``body`` as readable JSON: all of it, or nothing."""
-    write_bytes(path, json.dumps(body, indent=1).encode())
+    write_bytes(path, json.dumps({"version": VERSION, **body}, indent=1).encode())
 
 
 def read_json(path: str | Path, form: str) -> dict[str, Any]:
@@ -219,7 +223,13 @@ def read_json(path: str | Path, form: str) -> dict[str, Any]:
     if not isinstance(body, dict) or body.get("format") != form:
         found = body.get("format") if isinstance(body, dict) else type(body).__name__
         raise FileError(path, "format", found, f"must be {form}")
+    _check_version(path, body)
     return body
+
+
+def _check_version(path: str | Path, meta: Mapping[str, Any]) -> None:
+    if meta.get("version") != VERSION:
+        raise FileError(path, "version", meta.get("version"), f"must be {VERSION}: another stepsim wrote it")
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

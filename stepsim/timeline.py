@@ -134,7 +134,6 @@ class Timeline:
     def save(self, path: str | Path) -> None:
         meta = {
             "format": FORMAT,
-            "version": 1,
             "source": self.source,
             "plan_hash": self.plan_hash,
             "lanes": self.lanes,

@@ -26,7 +26,7 @@ def parse_bytes(text: str) -> int:
     >>> parse_bytes("1.5 KiB")
     1536
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _SUFFIX_BYTES:
         raise StepsimError(f"a size looks like 8GiB, 512MB or 1000, got {text!r}")
     return round(float(match[1]) * _SUFFIX_BYTES[match[2].upper()])

@@ -1,7 +1,6 @@
 """Comparison: what was predicted beside what was measured, for one plan of one workload."""
 
 import itertools
-import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from stepsim.errors import FileError, StepsimError
 from stepsim.plan import TaskKind
-from stepsim.tables import read_json, write_bytes
+from stepsim.tables import read_json, write_json
 from stepsim.timeline import Timeline
 
 FORMAT = "stepsim-comparison"
@@ -174,8 +173,7 @@ def rank_agreement(comparisons: Sequence[Comparison], workload: str) -> float | 
 
 def save_comparisons(comparisons: Sequence[Comparison], path: str | Path) -> None:
     """Write ``comparisons`` as JSON, which people can read and compare."""
-    body = {"format": FORMAT, "version": 1, "comparisons": [one.as_json() for one in comparisons]}
-    write_bytes(path, json.dumps(body, indent=1).encode())
+    write_json(path, {"format": FORMAT, "comparisons": [one.as_json() for one in comparisons]})
 
 
 def load_comparisons(path: str | Path) -> tuple[Comparison, ...]:

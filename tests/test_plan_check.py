@@ -181,7 +181,7 @@ ROWS = {
         [],
         "row 2 (swap out h): buffer 'x' is read before it is written",
     ),
-    "a buffer of another process": ("reads", F_THERE, [Y], "row 8 (F y): buffer 'y' belongs to another process"),
+    "a buffer of another process": ("reads", F_THERE, [Y], "row 8 (F y): works on gpu1, and buffer 'y' is on gpu0"),
     "a read that does not wait for the writer": (
         "dependencies",
         OUT,
@@ -452,3 +452,22 @@ def test_lists_cut_anywhere_are_refused_or_still_lists(data):
     message = problem(plan)
 
     assert lists.is_whole if message is None else "\n" not in message
+
+
+def test_two_lanes_of_one_name_are_refused_because_reports_could_not_tell_them_apart():
+    builder = PlanBuilder()
+    gpu = builder.device("gpu0")
+    builder.stream("compute", gpu)
+    builder.stream("compute", gpu)
+
+    with pytest.raises(PlanError, match="two streams or threads are called 'gpu0 compute'"):
+        builder.build()
+
+
+def test_the_columns_of_a_plan_cannot_be_written():
+    builder = PlanBuilder()
+    builder.compute(builder.work("F"), builder.stream("compute", builder.device("gpu0")))
+    plan = builder.build()
+
+    with pytest.raises(ValueError, match="read-only"):
+        plan.tasks.kind[0] = TaskKind.HOST

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from stepsim.errors import FileError
 from stepsim.plan import Plan
 from stepsim.plan_builder import PlanBuilder
-from stepsim.tables import Columns, Ragged, column_types, read_json, read_meta, read_zip, write_bytes, write_zip
+from stepsim.tables import (
+    VERSION,
+    Columns,
+    Ragged,
+    column_types,
+    read_json,
+    read_meta,
+    read_zip,
+    write_bytes,
+    write_zip,
+)
 from stepsim.timeline import Timeline
 from stepsim.traces.trace import COLUMNS, Trace
 from stepsim.workloads import Workload
@@ -110,7 +120,7 @@ def test_a_table_survives_its_file_bit_for_bit(tmp_path):
 
     meta, tables = read_zip(tmp_path / "pets", FORM, {"pets": Pets})
 
-    assert meta == {"format": FORM, "colour": "grey"}
+    assert meta == {"format": FORM, "version": VERSION, "colour": "grey"}
     assert tables["pets"] == pets()
 
 

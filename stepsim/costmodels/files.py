@@ -69,7 +69,6 @@ def write_calibration(calibration: Calibration, path: str | Path) -> None:
     roofline, work = calibration.roofline, calibration.work
     body: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1,
         "machine": calibration.machine,
         "provenance": dict(calibration.provenance),
         "launch_s": calibration.launch_s,

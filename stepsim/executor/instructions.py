@@ -117,8 +117,6 @@ class _Actions:
                 return self.host_copies[reads[0]].swap_in, writes
             case TaskKind.RELEASE:
                 return _nothing, []
-            case TaskKind.HOST if self.work[row] == NONE:
-                return _nothing, []
             case kind:
                 raise PlanError(f"row {row}: the executor of one device cannot run a {kind.label} row")
 

@@ -68,6 +68,7 @@ class Trace:
             table = pq.read_table(io.BytesIO(Path(path).read_bytes()))
             facts = table.schema.metadata or {}
             provenance = json.loads(facts.get(b"provenance", b"{}"))
+            events = table.to_pandas()
         except (OSError, ValueError, pa.ArrowException) as error:
             raise FileError(path, "file", None, f"is not a trace: {error}") from error
         if facts.get(b"format") != FORMAT.encode():
@@ -75,7 +76,6 @@ class Trace:
         missing = [column for column in COLUMNS if column not in table.column_names]
         if missing:
             raise FileError(path, "columns", missing, "are missing")
-        events = table.to_pandas()
         for column, dtype in COLUMNS.items():
             if not _holds(events[column], dtype):
                 raise FileError(path, column, str(events[column].dtype), f"must hold {dtype}")

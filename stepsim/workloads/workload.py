@@ -151,7 +151,7 @@ class Workload:
         }
 
     def save(self, path: str | Path) -> None:
-        write_json(path, {"format": FORMAT, "version": 1, **self._body()})
+        write_json(path, {"format": FORMAT, **self._body()})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -56,7 +56,9 @@ class Greedy:
         search = _Search(workload, _prices(workload, machine, costs), memory_bytes, self.actions)
         complete = search.run(began_s + time_limit_s, self.shortlist)
         plan = plan_for_policy(workload, machine, search.policy, memory_bytes)
-        return propose(self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete)
+        return propose(
+            self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete
+        )
 
 
 def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
@@ -73,9 +75,7 @@ def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
 class _Search:
     """The policy so far, what it adds to the step, and how far it is from the limit."""
 
-    def __init__(
-        self, workload: Workload, prices: Prices, memory_bytes: int, actions: tuple[Action, ...]
-    ) -> None:
+    def __init__(self, workload: Workload, prices: Prices, memory_bytes: int, actions: tuple[Action, ...]) -> None:
         self.workload = workload
         self.prices = prices
         self.memory_bytes = memory_bytes

@@ -54,8 +54,7 @@ class _Lowering:
 
     def _write(self, row: Row) -> None:
         reads, writes, allocates, releases = (
-            [self.buffers[copy] for copy in copies]
-            for copies in (row.reads, row.writes, row.allocates, row.releases)
+            [self.buffers[copy] for copy in copies] for copies in (row.reads, row.writes, row.allocates, row.releases)
         )
         match row.kind:
             case TaskKind.SWAP_OUT:

@@ -1,0 +1,64 @@
+"""Run the command line in this process, as a test sees it."""
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepsim.cli import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The JSON object on the last line; ``NaN`` and ``Infinity`` are no JSON."""
+        return json.loads(self.out.splitlines()[-1], parse_constant=refuse_constant)
+
+
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def stepsim(*arguments: object) -> Ran:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([str(argument) for argument in arguments])
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def done(*arguments: object) -> Ran:
+    """A command that must succeed."""
+    ran = stepsim(*arguments)
+    assert ran.code == 0, ran.err
+    return ran
+
+
+def refused(*arguments: object) -> str:
+    """The message of a command that must fail as users' mistakes do: one line, exit code 2, and nothing written."""
+    before = listing()
+    ran = stepsim(*arguments)
+    lines = ran.err.splitlines()
+    assert ran.code == 2, (ran.out, ran.err)
+    assert len(lines) == 1, ran.err
+    assert lines[0].startswith("stepsim: ")
+    assert ran.out == ""
+    assert listing() == before
+    return lines[0].removeprefix("stepsim: ")
+
+
+def listing() -> dict[str, bytes]:
+    """Every file in the working directory, hidden ones too; what Python compiles aside."""
+    folder = Path.cwd()
+    found = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found if "__pycache__" not in path.parts}
