@@ -8,7 +8,7 @@ from pathlib import Path
 from stepsim.chrome_trace import write_chrome_trace
 from stepsim.costmodels import Calibration
 from stepsim.errors import OutOfMemoryError
-from stepsim.executor import BoundProgram, record, use_threads
+from stepsim.executor import BoundProgram, Recorder, use_threads
 from stepsim.executor.measure import Measured, measure
 from stepsim.machines import Machine, save_machine, this_cpu
 from stepsim.memory import check_memory
@@ -20,7 +20,6 @@ from stepsim.simulator import simulate
 from stepsim.strategies import STRATEGIES, Proposal
 from stepsim.strategies.memory.lowering import computing_device
 from stepsim.timeline import Timeline
-from stepsim.traces.trace import Trace
 from stepsim.units import MIB, format_bytes, format_seconds
 from stepsim.validation import Comparison, compare, save_comparisons
 from stepsim.workloads import Workload
@@ -49,23 +48,15 @@ class Settings:
     runs: int
 
 
-FULL = Settings(batches={"small_resnet": 32, "small_transformer": 8}, limit_share=0.7, repeats=25, runs=5)
+FULL = Settings(batches={"small_resnet": 32, "small_transformer": 8}, limit_share=0.7, repeats=12, runs=5)
 
-QUICK = Settings(batches={"small_resnet": 8, "small_transformer": 4}, limit_share=0.8, repeats=5, runs=3)
+QUICK = Settings(batches={"small_resnet": 8, "small_transformer": 4}, limit_share=0.8, repeats=4, runs=3)
 """Parameters, which nobody can swap out, are more of the memory of a small batch: hence the wider limit."""
 
-STEADY = 0.05
-"""The demo measures again when single ops have become this much slower or faster since they were recorded."""
-
-ATTEMPTS = 4
-CHECKING_REPEATS = 8
-
 NEXT_STEPS = """{refusals}
-Single ops took {drift:+.1%} of their recorded time more after the steps: how steady this machine was.
 
-In {folder}: comparison.json, calibration.json, trace.parquet, this_cpu.toml, and for each model its workload and plans;
-for each plan under the limit a picture (.png) and both timelines (.perfetto.json, for ui.perfetto.dev or
-chrome://tracing). Next, try:
+In {folder}: comparison.json, this_cpu.toml; for each model its workload.json, trace.parquet and calibration.json; for
+each plan its file (.plan), a picture (.png) and both timelines (.perfetto.json, for ui.perfetto.dev). Next, try:
   {commands}"""
 
 TIGHTER = 0.9
@@ -78,20 +69,17 @@ class Candidate:
 
     proposal: Proposal
     limit_bytes: int | None
-    predicted: Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
     """What the demo came to.
 
-    ``refusals`` says, for each model, why keeping everything does not fit the limit. ``drift`` is by how much single
-    ops took longer (as a share) after the steps than when the machine was recorded: errors below it mean nothing.
+    ``refusals`` says, for each model, why keeping everything does not fit the limit.
     """
 
     comparisons: tuple[Comparison, ...]
     refusals: Mapping[str, str]
-    drift: float
 
     def next_steps(self, folder: Path) -> str:
         """What lies in ``folder``, and commands to go on with."""
@@ -99,7 +87,6 @@ class Demo:
         lines = [f"{model}: keep-all refused: {refusal}" for model, refusal in self.refusals.items()]
         return NEXT_STEPS.format(
             refusals="\n".join(lines),
-            drift=self.drift,
             folder=folder,
             commands="\n  ".join(_commands(folder, name, limit_bytes)),
         )
@@ -108,7 +95,7 @@ class Demo:
 def _commands(folder: Path, name: str, limit_bytes: int) -> list[str]:
     plan, tight, workload, calibration = (
         shlex.quote(str(folder / file))
-        for file in (f"{name}.greedy.plan", "tight.plan", f"{name}.workload.json", "calibration.json")
+        for file in (f"{name}.greedy.plan", "tight.plan", f"{name}.workload.json", f"{name}.calibration.json")
     )
     priced = f"--calibration {calibration}"
     memory = f"{TIGHTER * limit_bytes / MIB:.1f}MiB"
@@ -121,89 +108,83 @@ def _commands(folder: Path, name: str, limit_bytes: int) -> list[str]:
 
 def run_demo(folder: Path, settings: Settings = FULL) -> Demo:
     """Walk the loop and write everything it makes to ``folder``."""
-    threads = use_threads()
-    machine = this_cpu()
+    threads, machine = use_threads(), this_cpu()
     save_machine(machine, folder / "this_cpu.toml")
-    say(f": one training step of each model, as a graph of ops; each op runs on {threads} threads", title="1. Capture")
-    programs = [BoundProgram.of(MODELS[name], batch, name) for name, batch in settings.batches.items()]
-    for bound in programs:
-        bound.workload.save(folder / f"{bound.workload.name}.workload.json")
-        say(f"   {bound.workload.name}: {len(bound.workload.ops)} ops, {bound.workload.flop:.3g} FLOP")
-    for attempt in range(1, ATTEMPTS + 1):
-        done = _measure_and_compare(programs, machine, folder, settings)
-        if abs(done.drift) <= STEADY:
-            break
-        say(
-            f"The machine was {done.drift:+.0%} slower while the steps ran than when it was recorded.",
-            title="Unsteady. ",
-        )
-        if attempt < ATTEMPTS:
-            say("   Once more from step 2.")
-    save_comparisons(done.comparisons, folder / "comparison.json")
-    return done
-
-
-def _measure_and_compare(programs: Sequence[BoundProgram], machine: Machine, folder: Path, settings: Settings) -> Demo:
-    """The loop from recording on; how fast the machine is, is looked at again after the steps of each model."""
-    calibration = _calibrate(programs, folder, settings.repeats)
     comparisons: list[Comparison] = []
     refusals: dict[str, str] = {}
-    drifts: list[float] = []
-    for bound in programs:
-        name = bound.workload.name
-        say("", title=f"3. Plan and simulate {name}")
+    for name, batch in settings.batches.items():
+        say(f": batch {batch}, {threads} thread(s) for each op", title=name)
+        bound = BoundProgram.of(MODELS[name], batch, name)
+        bound.workload.save(folder / f"{name}.workload.json")
+        say(f": one training step as a graph of {len(bound.workload.ops)} ops", title="1. Capture")
+        recorder = Recorder([bound])
+        calibration = _calibrate(recorder, settings.repeats)
+        say("", title="3. Plan and simulate")
         candidates, refusals[name] = plan_candidates(bound.workload, machine, calibration, settings.limit_share)
-        for candidate in candidates:
-            candidate.proposal.plan.save(folder / f"{name}.{candidate.proposal.strategy}.plan")
-        comparisons += _execute(bound, candidates, machine, calibration, folder, settings.runs)
-        drifts.append(drift(calibration, record([bound], repeats=CHECKING_REPEATS)))
-    return Demo(comparisons=tuple(comparisons), refusals=refusals, drift=max(drifts, key=abs))
+        comparisons += _execute(bound, candidates, machine, recorder, folder, settings.runs)
+    save_comparisons(comparisons, folder / "comparison.json")
+    return Demo(comparisons=tuple(comparisons), refusals=refusals)
 
 
-def drift(calibration: Calibration, later: Trace) -> float:
-    """How much longer the same work takes in ``later`` than in ``calibration``, as a share. Knows nothing of steps."""
-    medians = later.of("kernel").groupby("work")["duration_s"].median()
-    before_s = calibration.work.predict(tuple(medians.index))
-    return float(medians.sum() / before_s.sum() - 1)
-
-
-def _calibrate(programs: Sequence[BoundProgram], folder: Path, repeats: int) -> Calibration:
-    say(": every distinct op and copies of all sizes, timed apart from any step", title="2. Record and fit")
+def _calibrate(recorder: Recorder, repeats: int) -> Calibration:
+    say(": every distinct op, and copies of all sizes, timed apart from any step", title="2. Record and fit")
     with progress("   recording") as tick:
-        trace = record(programs, repeats=repeats, progress=tick)
-    trace.save(folder / "trace.parquet")
-    calibration = Calibration.fit([trace])
-    calibration.save(folder / "calibration.json")
-    return calibration
+        for number in range(1, repeats + 1):
+            recorder.run_pass()
+            tick(number, repeats)
+    return Calibration.fit([recorder.trace()])
 
 
 def _execute(
     bound: BoundProgram,
     candidates: Sequence[Candidate],
     machine: Machine,
-    calibration: Calibration,
+    recorder: Recorder,
     folder: Path,
     runs: int,
 ) -> list[Comparison]:
-    name = bound.workload.name
-    say(f": {len(candidates)} plans, {runs} timed runs each", title=f"4. Execute {name}")
+    """Run the plans, and compare them with what is predicted from ops that were timed in the same minute.
+
+    Recording goes on between the runs: a machine that others use is not as fast now as it was a minute ago, and no
+    prediction could tell. The recorder still times single ops, never a step.
+    """
+    stem = folder / bound.workload.name
+    say(f": {len(candidates)} plans, {runs} timed runs each; recording goes on between them", title="4. Execute")
     with progress("   executing") as tick:
-        measured = measure(bound, [c.proposal.plan for c in candidates], runs=runs, progress=tick)
-    for candidate, found in list(zip(candidates, measured, strict=True))[1:]:
-        _draw(candidate, found, machine, folder / f"{name}.{candidate.proposal.strategy}")
+        plans = [candidate.proposal.plan for candidate in candidates]
+        measured = measure(bound, plans, runs=runs, after_run=recorder.run_pass, progress=tick)
+    trace = recorder.trace()
+    trace.save(f"{stem}.trace.parquet")
+    calibration = Calibration.fit([trace])
+    calibration.save(f"{stem}.calibration.json")
     return [
-        compare_measured(
-            candidate.predicted,
-            found,
-            machine,
-            workload=name,
-            strategy=candidate.proposal.strategy,
-            plan=candidate.proposal.plan,
-            limit_bytes=candidate.limit_bytes,
-            provenance=calibration.provenance,
-        )
+        _compare(candidate, found, machine, calibration, stem)
         for candidate, found in zip(candidates, measured, strict=True)
     ]
+
+
+def _compare(
+    candidate: Candidate, measured: Measured, machine: Machine, calibration: Calibration, stem: Path
+) -> Comparison:
+    """One plan as predicted and as measured: its file, its picture, its Chrome trace, its comparison."""
+    proposal = candidate.proposal
+    predicted = simulate(proposal.plan, machine, calibration)
+    own = f"{stem}.{proposal.strategy}"
+    proposal.plan.save(f"{own}.plan")
+    timelines = {"predicted": predicted, "measured": measured.median_run}
+    write_chrome_trace(f"{own}.perfetto.json", timelines, plans=dict.fromkeys(timelines, proposal.plan))
+    figure = plot_timelines(timelines, device=computing_device(machine), limit_bytes=candidate.limit_bytes)
+    save_figure(figure, f"{own}.png")
+    return compare_measured(
+        predicted,
+        measured,
+        machine,
+        workload=stem.name,
+        strategy=proposal.strategy,
+        plan=proposal.plan,
+        limit_bytes=candidate.limit_bytes,
+        provenance=calibration.provenance,
+    )
 
 
 def plan_candidates(
@@ -233,8 +214,7 @@ def _propose(
     assert proposal.feasible, "the demo's limits can be met"
     peak, step = format_bytes(proposal.predicted_peak_bytes), format_seconds(proposal.predicted_s)
     say(f"   {strategy}: peak {peak}, {step} a step")
-    predicted = simulate(proposal.plan, machine, calibration)
-    return Candidate(proposal=proposal, limit_bytes=limit_bytes, predicted=predicted)
+    return Candidate(proposal=proposal, limit_bytes=limit_bytes)
 
 
 def _refusal(plan: Plan, device: str, limit_bytes: int) -> str:
@@ -270,12 +250,3 @@ def compare_measured(
         limit_bytes=limit_bytes,
         provenance=provenance,
     )
-
-
-def _draw(candidate: Candidate, measured: Measured, machine: Machine, stem: Path) -> None:
-    """Both timelines of one plan: as a Chrome trace and as a picture, beside ``stem``."""
-    timelines = {"predicted": candidate.predicted, "measured": measured.median_run}
-    plan = candidate.proposal.plan
-    write_chrome_trace(f"{stem}.perfetto.json", timelines, plans=dict.fromkeys(timelines, plan))
-    device = computing_device(machine)
-    save_figure(plot_timelines(timelines, device=device, limit_bytes=candidate.limit_bytes), f"{stem}.png")

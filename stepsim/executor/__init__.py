@@ -3,6 +3,6 @@
 from stepsim.executor.bound import BoundProgram, bind
 from stepsim.executor.execute import Execution, Executor, execute
 from stepsim.executor.lanes import use_threads
-from stepsim.executor.record import record
+from stepsim.executor.record import Recorder, record
 
-__all__ = ["BoundProgram", "Execution", "Executor", "bind", "execute", "record", "use_threads"]
+__all__ = ["BoundProgram", "Execution", "Executor", "Recorder", "bind", "execute", "record", "use_threads"]

@@ -21,12 +21,16 @@ class EagerResult:
 
 
 def eager_step(bound: BoundProgram) -> EagerResult:
-    """Run the step in plain PyTorch, on copies: the module and the optimizer of ``bound`` stay as they are."""
+    """Run the step in plain PyTorch, on copies: module, optimizer and random generator stay as they are.
+
+    So a run of a plan that follows draws the same random numbers.
+    """
     module, optimizer = copy.deepcopy((bound.step.module, bound.step.optimizer))
     module.zero_grad(set_to_none=True)
-    loss = module(*bound.step.inputs)
-    loss = loss[0] if isinstance(loss, tuple) else loss
-    loss.backward()
+    with torch.random.fork_rng():
+        loss = module(*bound.step.inputs)
+        loss = loss[0] if isinstance(loss, tuple | list) else loss
+        loss.backward()
     gradients = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     if optimizer is not None:
         optimizer.step()
@@ -51,5 +55,6 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
         return math.inf
     if torch.allclose(one, other, rtol=0, atol=0, equal_nan=True):
         return 0.0
-    difference = float((one.double() - other.double()).abs().max())
+    wide = torch.complex128 if one.is_complex() else torch.float64
+    difference = float((one.to(wide) - other.to(wide)).abs().max())
     return math.inf if math.isnan(difference) else difference

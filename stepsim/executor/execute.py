@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from stepsim.errors import PlanError
 from stepsim.executor.bound import BoundProgram, bind
 from stepsim.executor.instructions import interpret, lower
 from stepsim.executor.lanes import CpuLanes, Lanes
@@ -15,6 +16,7 @@ from stepsim.executor.meter import MemoryMeter
 from stepsim.memory import MemoryProfile, lifetimes, memory_steps
 from stepsim.plan import Plan
 from stepsim.timeline import Timeline
+from stepsim.workloads import Workload
 from stepsim.workloads.factory import Step
 
 
@@ -23,8 +25,9 @@ class Execution:
     """What one run of a plan gave.
 
     ``gradients`` and ``buffers`` are by name in the module. ``memory`` is what was alive on the computing device at
-    each row, counted by PyTorch's storages and not by the plan; ``None`` in a run that was not metered. Metering slows
-    a run down, so time and memory are measured in runs of their own.
+    each row, counted by PyTorch's storages and not by the plan; ``None`` in a run that was not metered. Loss and
+    gradients, which the run hands out, outlive their release. Metering slows a run down, so time and memory are
+    measured in runs of their own.
     """
 
     timeline: Timeline
@@ -59,14 +62,13 @@ class Executor:
         self.plan = plan
         self.bound = bound
         self.lanes = CpuLanes() if lanes is None else lanes
-        workload = bound.workload
-        tensors = plan.buffers.tensor.tolist()
-        wanted = {workload.loss, *workload.gradients.values()} & set(tensors)
-        self._results = {tensors.index(tensor): tensor for tensor in wanted}
+        workload, tensors = bound.workload, plan.buffers.tensor.tolist()
+        wanted = {workload.loss, *workload.gradients.values()}
+        self._results = {tensors.index(tensor): tensor for tensor in wanted & set(tensors)}
         self.device, self.instructions = lower(plan, bound.program, self.lanes, kept=self._results)
-        first, _ = lifetimes(plan)
-        there = np.flatnonzero((first < 0) & (plan.buffers.device == self.device)).tolist()
-        self._given = {buffer: int(plan.buffers.tensor[buffer]) for buffer in there}
+        for tensor in sorted(wanted - set(tensors)):
+            raise PlanError(f"the plan has no buffer of {workload.tensors[tensor].name!r}, which the step is run for")
+        self._given = _given(plan, workload, self.device)
 
     def run(self, inputs: Sequence[Any] | None = None, *, metered: bool = False) -> Execution:
         """One step, on ``inputs`` if given, else on those of the capture."""
@@ -76,22 +78,21 @@ class Executor:
             live[buffer] = values[tensor]
         given = [values[tensor] for tensor in self._given.values()]
         meter = MemoryMeter(given) if metered else None
-        levels: list[int] = []
+        levels = [] if meter is None else [meter.live_bytes]
         watch = None if meter is None else lambda: levels.append(meter.live_bytes)
         with torch.no_grad(), meter or nullcontext():
             interpret(self.instructions, live, self.lanes, watch)
         starts_s, ends_s = (np.array(times_s) for times_s in self.lanes.finish())
-        memory = None if meter is None else self._profile(given, levels)
+        memory = None if meter is None else self._profile(levels)
         timeline = with_memory(Timeline.of(self.plan, starts_s, ends_s, "measured"), memory)
         return self._execution(timeline, live, memory)
 
-    def _profile(self, given: Sequence[torch.Tensor], levels: Sequence[int]) -> MemoryProfile:
-        """The measured levels, two for each row, as a profile. Only the computing device is metered."""
-        shape = (len(self.plan.devices), len(self.instructions))
-        during, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        during[self.device], after[self.device] = levels[::2], levels[1::2]
-        initial = np.zeros(len(self.plan.devices), np.int64)
-        initial[self.device] = MemoryMeter(given).live_bytes
+    def _profile(self, levels: Sequence[int]) -> MemoryProfile:
+        """The measured levels, first and two for each row, as a profile. Only the computing device is metered."""
+        num_devices, num_rows = len(self.plan.devices), len(self.instructions)
+        initial = np.zeros(num_devices, np.int64)
+        during, after = (np.zeros((num_devices, num_rows), np.int64) for _ in range(2))
+        initial[self.device], during[self.device], after[self.device] = levels[0], levels[1::2], levels[2::2]
         return MemoryProfile(plan=self.plan, initial=initial, during=during, after=after)
 
     def _execution(
@@ -112,6 +113,18 @@ class Executor:
             buffers=buffers,
             memory=memory,
         )
+
+
+def _given(plan: Plan, workload: Workload, device: int) -> dict[int, int]:
+    """Buffers on ``device`` that no row allocates, and their tensors. Raises `PlanError` for what an op has to make."""
+    first, _ = lifetimes(plan)
+    there = np.flatnonzero((first < 0) & (plan.buffers.device == device)).tolist()
+    found = {buffer: int(plan.buffers.tensor[buffer]) for buffer in there}
+    for buffer, tensor in found.items():
+        if tensor in workload.producer or not 0 <= tensor < len(workload.tensors):
+            name = plan.buffers.name[buffer]
+            raise PlanError(f"buffer {name!r} is there from the start, and its value comes from nowhere")
+    return found
 
 
 def with_memory(timeline: Timeline, memory: MemoryProfile | None) -> Timeline:

@@ -87,9 +87,10 @@ def _run_row(instruction: Instruction, live: list[torch.Tensor | None], lanes: L
 
 
 def _check_graph(plan: Plan, program: Program) -> None:
+    """Work that names no op is of no graph: a row with it is refused for what it is."""
     wanted = program.workload.graph_hash
-    for graph in plan.work.graph:
-        if graph != wanted:
+    for graph, ops in zip(plan.work.graph, plan.work.ops.to_lists(), strict=True):
+        if ops and graph != wanted:
             raise PlanError(f"the plan is for graph {graph[:12] or '(none)'}, the module gives graph {wanted[:12]}")
 
 
@@ -108,19 +109,22 @@ class _Actions:
         """The action, and which of ``writes`` it gives new values for."""
         match TaskKind(self.kind[row]):
             case TaskKind.COMPUTE | TaskKind.RECOMPUTE:
-                return self._op(row, len(reads)), [buffer for buffer in writes if buffer not in reads]
+                fresh = [buffer for buffer in writes if buffer not in reads]
+                return self._op(row, len(reads), len(fresh)), fresh
             case TaskKind.SWAP_OUT:
                 size_bytes = int(self.plan.buffers.size_bytes[writes[0]])
                 self.host_copies[writes[0]] = HostCopy(self.lanes, size_bytes)
                 return self.host_copies[writes[0]].swap_out, writes
-            case TaskKind.SWAP_IN:
+            case TaskKind.SWAP_IN if reads[0] in self.host_copies:
                 return self.host_copies[reads[0]].swap_in, writes
+            case TaskKind.SWAP_IN:
+                raise PlanError(f"row {row}: swaps in what no row before it swaps out")
             case TaskKind.RELEASE:
                 return _nothing, []
             case kind:
                 raise PlanError(f"row {row}: the executor of one device cannot run a {kind.label} row")
 
-    def _op(self, row: int, num_reads: int) -> Action:
+    def _op(self, row: int, num_reads: int, num_fresh: int) -> Action:
         work = self.work[row]
         ops = self.plan.work.ops[work].tolist() if work != NONE else []
         if len(ops) != 1:
@@ -128,6 +132,8 @@ class _Actions:
         op = self.program.workload.ops[ops[0]]
         if num_reads != len(op.inputs):
             raise PlanError(f"row {row}: reads {num_reads} buffers, op {op.name!r} takes {len(op.inputs)}")
+        if num_fresh != len(op.outputs):
+            raise PlanError(f"row {row}: makes {num_fresh} buffers, op {op.name!r} gives {len(op.outputs)}")
         if op.random and self.kind[row] == TaskKind.RECOMPUTE:
             raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
         run: Action = self.program.ops[ops[0]].run
@@ -140,21 +146,22 @@ class HostCopy:
     def __init__(self, lanes: Lanes, size_bytes: int) -> None:
         self.lanes = lanes
         self.storage = lanes.new_host_storage(size_bytes)
-        self.layout: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]] = (torch.uint8, (size_bytes,), (1,))
+        self.dtype = torch.uint8
+        self.layout: tuple[tuple[int, ...], tuple[int, ...], int] = ((size_bytes,), (1,), 0)
 
     def swap_out(self, values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Copy the storage behind the one value to the host."""
         (value,) = values
         self.lanes.copy(_flat_bytes(value), self.storage)
-        self.layout = (value.dtype, tuple(value.shape), value.stride())
+        self.dtype = value.dtype
+        self.layout = (tuple(value.shape), value.stride(), int(value.storage_offset()))
         return (self.storage,)
 
     def swap_in(self, values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Copy it back into memory that is new."""
-        dtype, shape, stride = self.layout
         target = self.lanes.new_storage(self.storage.numel())
         self.lanes.copy(self.storage, target)
-        return (target.view(dtype).as_strided(shape, stride),)
+        return (target.view(self.dtype).as_strided(*self.layout),)
 
 
 def _nothing(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

@@ -1,7 +1,6 @@
 """Lanes: where the rows of a plan run. One small interface, so that CUDA streams fit behind it beside the CPU."""
 
 import ctypes
-import ctypes.util
 import os
 import platform
 import time
@@ -92,7 +91,7 @@ def keep_freed_memory() -> None:
     """
     if platform.libc_ver()[0] != "glibc":
         return
-    libc = ctypes.CDLL(ctypes.util.find_library("c"))
+    libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_MAX, 0)
     libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     libc.mallopt(M_TOP_PAD, 2**28)

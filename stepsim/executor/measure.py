@@ -29,11 +29,17 @@ class Measured:
 
 
 def measure(
-    bound: BoundProgram, plans: Sequence[Plan], *, runs: int, progress: Callable[[int, int], None] | None = None
+    bound: BoundProgram,
+    plans: Sequence[Plan],
+    *,
+    runs: int,
+    after_run: Callable[[], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Measured]:
     """Measure every plan of ``plans``; the timed runs take turns, so that a slow minute strikes all of them alike.
 
-    Trains the module of ``bound`` by one step a run. ``progress(done, all)`` is called after each round of timed runs.
+    Trains the module of ``bound`` by one step a run. ``after_run()`` is called after each timed run of each plan,
+    ``progress(done, all)`` after each round of them.
     """
     executors = [Executor(plan, bound) for plan in plans]
     metered = []
@@ -48,6 +54,8 @@ def measure(
             timeline = executor.run().timeline
             if number >= WARM_UP:
                 timed[place].append(timeline)
+            if after_run is not None:
+                after_run()
         if progress is not None:
             progress(number + 1, WARM_UP + runs)
     found = []

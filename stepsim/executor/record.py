@@ -7,7 +7,7 @@ each size of copy; the executor's interpreter runs all of them over and over, so
 import datetime
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pandas as pd
 import torch
@@ -34,20 +34,35 @@ class Probe:
     values: Sequence[torch.Tensor]
 
 
-@dataclass
-class _Bench:
-    """Probes as instructions over one list of values; outputs are dropped by the row that makes them."""
+class Recorder:
+    """Times the distinct work of ``programs``, and copies both ways, one pass after another.
 
-    live: list[torch.Tensor | None] = field(default_factory=list)
-    instructions: list[Instruction] = field(default_factory=list)
+    Their steps are run once, op by op and untimed, for real inputs: the modules are trained by that one step. Then come
+    `WARM_UP` passes that are thrown away.
+    """
 
-    def add(self, probe: Probe, num_outputs: int) -> None:
-        first = len(self.live)
-        self.live += [*probe.values, *[None] * num_outputs]
-        outputs = tuple(range(first + len(probe.values), len(self.live)))
-        self.instructions.append(
+    def __init__(self, programs: Sequence[BoundProgram], lanes: Lanes | None = None) -> None:
+        self._programs = programs
+        self._lanes = CpuLanes() if lanes is None else lanes
+        self._probes: list[Probe] = []
+        self._live: list[torch.Tensor | None] = []
+        self._instructions: list[Instruction] = []
+        self._rows: list[dict[str, object]] = []
+        self._spent_s = 0.0
+        self._passes = 0
+        for probe, num_outputs in (*_work_probes(programs), *_copy_probes(self._lanes)):
+            self._add(probe, num_outputs)
+        for _ in range(WARM_UP):
+            self._time()
+
+    def _add(self, probe: Probe, num_outputs: int) -> None:
+        """One row on values of its own, which drops the outputs that it makes."""
+        first = len(self._live)
+        self._live += [*probe.values, *[None] * num_outputs]
+        outputs = tuple(range(first + len(probe.values), len(self._live)))
+        self._instructions.append(
             Instruction(
-                row=len(self.instructions),
+                row=len(self._instructions),
                 lane=0,
                 waits=(),
                 reads=tuple(range(first, first + len(probe.values))),
@@ -55,6 +70,25 @@ class _Bench:
                 releases=outputs,
                 action=probe.action,
             )
+        )
+        self._probes.append(probe)
+
+    def run_pass(self) -> None:
+        """Time everything once more."""
+        starts_s, ends_s = self._time()
+        self._rows += _events(self._probes, starts_s, ends_s, self._spent_s)
+        self._spent_s += ends_s[-1]
+        self._passes += 1
+
+    def _time(self) -> tuple[list[float], list[float]]:
+        with torch.no_grad():
+            interpret(self._instructions, self._live, self._lanes)
+        return self._lanes.finish()
+
+    def trace(self) -> Trace:
+        """The samples of all passes so far, in seconds."""
+        return Trace(
+            events=pd.DataFrame(self._rows)[list(COLUMNS)], provenance=_provenance(self._programs, self._passes)
         )
 
 
@@ -65,28 +99,13 @@ def record(
     repeats: int = 25,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
-    """Samples of the distinct work of ``programs`` and of copies both ways, in seconds.
-
-    Their steps are run once, op by op and untimed, for real inputs: the modules are trained by that one step.
-    ``progress(done, all)`` is called after each pass.
-    """
-    lanes = CpuLanes() if lanes is None else lanes
-    bench, probes = _Bench(), []
-    for probe, num_outputs in (*_work_probes(programs), *_copy_probes(lanes)):
-        bench.add(probe, num_outputs)
-        probes.append(probe)
-    rows: list[dict[str, object]] = []
-    began_s = 0.0
-    for number in range(WARM_UP + repeats):
-        with torch.no_grad():
-            interpret(bench.instructions, bench.live, lanes)
-        starts_s, ends_s = lanes.finish()
-        if number >= WARM_UP:
-            rows += _events(probes, starts_s, ends_s, began_s)
-            began_s += ends_s[-1]
+    """What a `Recorder` of ``programs`` sees in ``repeats`` passes; ``progress(done, all)`` is called after each."""
+    recorder = Recorder(programs, lanes)
+    for number in range(1, repeats + 1):
+        recorder.run_pass()
         if progress is not None:
-            progress(number + 1, WARM_UP + repeats)
-    return Trace(events=pd.DataFrame(rows)[list(COLUMNS)], provenance=_provenance(programs, repeats))
+            progress(number, repeats)
+    return recorder.trace()
 
 
 def _work_probes(programs: Sequence[BoundProgram]) -> list[tuple[Probe, int]]:

@@ -83,9 +83,7 @@ def test_progress_counts_every_pass():
 
     record(bound_programs()[:1], repeats=REPEATS, progress=lambda done, number: seen.append((done, number)))
 
-    number = seen[0][1]
-    assert seen == [(done, number) for done in range(1, number + 1)]
-    assert number > REPEATS
+    assert seen == [(done, REPEATS) for done in range(1, REPEATS + 1)]
 
 
 def test_an_eager_step_leaves_module_and_optimizer_as_they_are():

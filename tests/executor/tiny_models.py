@@ -85,6 +85,29 @@ def with_dropout(batch: int) -> Made:
     return module, _images(batch), torch.optim.SGD(module.parameters(), lr=0.1)
 
 
+def sliced_tokens(batch: int) -> Made:
+    """Tokens and targets are slices of one tensor, as language models are usually fed."""
+    module, _, optimizer = tiny_transformer(batch)
+    tokens = torch.randint(20, (batch, 9))
+    return module, (tokens[:, :-1], tokens[:, 1:]), optimizer
+
+
+class AutoEncoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.encode, self.decode = nn.Linear(12, 4), nn.Linear(4, 12)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        return functional.mse_loss(self.decode(torch.tanh(self.encode(x))), target)
+
+
+def input_as_target(batch: int) -> Made:
+    """One tensor is given twice, and it is a view that repeats itself."""
+    module, x = AutoEncoder(), torch.randn(1, 12).expand(batch, 12)
+    return module, (x, x), torch.optim.SGD(module.parameters(), lr=0.1)
+
+
 EXACT = (
     tiny_resnet,
     tiny_transformer,
@@ -93,5 +116,7 @@ EXACT = (
     no_optimizer,
     frozen_first_layer,
     tied_weights,
+    sliced_tokens,
+    input_as_target,
 )
 """Factories whose every plan must equal eager PyTorch."""

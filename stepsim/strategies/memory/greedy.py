@@ -4,7 +4,9 @@ Not from a paper: the plainest thing that mixes swap and recompute, and the riva
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -28,14 +30,17 @@ Decision = tuple[int, Action]
 Prices = dict[tuple[TaskKind, int], float]
 """Seconds of a row by its kind and subject (op, or tensor to move), when nothing hides it."""
 
+NO_TIME_S = 1e-9
+"""Decisions that add less than this nanosecond are as good as free."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greedy:
     """Decide tensor by tensor, then take back every decision that turned out not to be needed.
 
-    At each step the ``shortlist`` decisions with the cheapest bytes are tried, and the one is made that lowers the
-    *excess* (bytes over the limit, summed over the rows of the schedule) the most for each second that it adds.
-    ``actions`` are those it may choose from.
+    At each step decisions are tried, the cheapest bytes first, until ``shortlist`` of them lower the *excess* (bytes
+    over the limit, summed over the rows of the schedule); of these the one is made that lowers it the most for each
+    second that it adds. ``actions`` are those it may choose from.
     """
 
     name: str = "greedy"
@@ -53,8 +58,9 @@ class Greedy:
         time_limit_s: float,
     ) -> Proposal:
         began_s = time.monotonic()
-        search = _Search(workload, _prices(workload, machine, costs), memory_bytes, self.actions)
-        complete = search.run(began_s + time_limit_s, self.shortlist)
+        prices, deadline_s = _prices(workload, machine, costs), began_s + time_limit_s
+        search = _Search(workload, prices, memory_bytes, self.actions, deadline_s)
+        complete = search.run(self.shortlist)
         plan = plan_for_policy(workload, machine, search.policy, memory_bytes)
         return propose(
             self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete
@@ -72,34 +78,61 @@ def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
     return prices | again
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """An open decision with the excess that it would leave, the seconds of the step then, and its gain."""
+
+    tensor: int
+    action: Action
+    excess: int
+    seconds: float
+    gain: float
+
+
 class _Search:
     """The policy so far, what it adds to the step, and how far it is from the limit."""
 
-    def __init__(self, workload: Workload, prices: Prices, memory_bytes: int, actions: tuple[Action, ...]) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        prices: Prices,
+        memory_bytes: int,
+        actions: tuple[Action, ...],
+        deadline_s: float,
+    ) -> None:
         self.workload = workload
         self.prices = prices
         self.memory_bytes = memory_bytes
         self.actions = actions
+        self.deadline_s = deadline_s
         self.policy: dict[int, Action] = {}
 
-    def run(self, deadline_s: float, shortlist: int) -> bool:
+    def run(self, shortlist: int) -> bool:
         """Decide until the step fits or nothing helps. False when time ran out first."""
         excess, seconds = self._score(self.policy)
         while excess:
-            if time.monotonic() > deadline_s:
+            trials = list(islice(self._trials(excess, seconds), shortlist))
+            if self._late():
                 return False
-            best_gain, best = 0.0, None
-            for tensor, action in self._open_decisions()[:shortlist]:
-                left, longer = self._score({**self.policy, tensor: action})
-                gain = (excess - left) / max(longer - seconds, 1e-9)
-                if gain > best_gain:
-                    best_gain, best = gain, (left, longer, tensor, action)
-            if best is None:
+            if not trials:
                 return True
-            excess, seconds, tensor, action = best
-            self.policy[tensor] = action
+            best = max(trials, key=lambda trial: trial.gain)
+            excess, seconds, self.policy[best.tensor] = best.excess, best.seconds, best.action
         self._take_back()
         return True
+
+    def _trials(self, excess: int, seconds: float) -> Iterator[_Trial]:
+        """Of the open decisions those that lower the excess, until time runs out."""
+        for tensor, action in self._open_decisions():
+            if self._late():
+                return
+            left, longer = self._score({**self.policy, tensor: action})
+            if left < excess:
+                gain = (excess - left) / max(longer - seconds, NO_TIME_S)
+                yield _Trial(tensor, action, left, longer, gain)
+
+    def _late(self) -> bool:
+        return time.monotonic() > self.deadline_s
 
     def _open_decisions(self) -> list[Decision]:
         """Decisions not yet made on what is resident while the limit is exceeded, the cheapest bytes first."""

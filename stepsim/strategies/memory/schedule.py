@@ -52,9 +52,9 @@ def candidates(workload: Workload) -> list[int]:
 
 
 def can_recompute(workload: Workload, tensor: int) -> bool:
-    """An op that draws random numbers would draw others the second time."""
+    """An op that draws random numbers, or writes in place, does something else the second time."""
     producer = workload.producer.get(tensor)
-    return producer is not None and not workload.ops[producer].random
+    return producer is not None and not (workload.ops[producer].random or workload.ops[producer].mutates)
 
 
 def schedule(workload: Workload, policy: Policy, memory_bytes: int) -> list[Row]:
@@ -64,11 +64,17 @@ def schedule(workload: Workload, policy: Policy, memory_bytes: int) -> list[Row]
     (He et al., "HOME", IEEE TC 2023, Algorithm 2), and at the latest when it is swapped in again. The result may still
     exceed ``memory_bytes``. Raises `WorkloadError` for an action that a tensor cannot take.
     """
+    _check(workload, policy)
+    return list(_give_back(workload, _order(workload, policy), memory_bytes))
+
+
+def _check(workload: Workload, policy: Policy) -> None:
     allowed = set(candidates(workload))
     for tensor, action in policy.items():
+        if not 0 <= tensor < len(workload.tensors):
+            raise WorkloadError(f"policy: tensor {tensor} of {len(workload.tensors)} does not exist")
         if tensor not in allowed or (action is Action.RECOMPUTE and not can_recompute(workload, tensor)):
             raise WorkloadError(f"tensor {workload.tensors[tensor].name!r}: cannot {action}")
-    return list(_give_back(workload, _order(workload, policy), memory_bytes))
 
 
 def _order(workload: Workload, policy: Policy) -> list[Row]:
@@ -98,7 +104,7 @@ class _Orderer:
         """Forward op to the tensors that go away after it, by policy."""
         found: dict[int, list[int]] = {}
         ops = self.workload.ops
-        for tensor, action in self.policy.items():
+        for tensor, action in sorted(self.policy.items()):
             if action is not Action.KEEP:
                 users = [self.workload.producer[tensor], *self.workload.consumers[tensor]]
                 last = max(op for op in users if ops[op].phase is Phase.FORWARD)
@@ -128,8 +134,7 @@ class _Orderer:
                 self._swap_in(tensor)
 
     def run(self, index: int) -> None:
-        op = self.workload.ops[index]
-        self._add(TaskKind.COMPUTE, index, {tensor: self._new_copy(tensor) for tensor in op.outputs})
+        self.present |= self._add(TaskKind.COMPUTE, index)
         for tensor in self.leaves.get(index, ()):
             if self.policy[tensor] is Action.SWAP:
                 host = (tensor, HOST_COPY)
@@ -137,27 +142,27 @@ class _Orderer:
             del self.present[tensor]
 
     def _run_again(self, index: int) -> None:
-        """Recompute an op; of its outputs those come back that are gone and still wanted."""
-        op = self.workload.ops[index]
-        copies = {tensor: self._new_copy(tensor, keep_present=True) for tensor in op.outputs}
-        self._add(TaskKind.RECOMPUTE, index, copies)
+        """Recompute an op; of its outputs those come back that are gone and not swapped out."""
+        for tensor, copy in self._add(TaskKind.RECOMPUTE, index).items():
+            if tensor not in self.present and self.policy[tensor] is Action.RECOMPUTE:
+                self.present[tensor] = copy
 
-    def _add(self, kind: TaskKind, index: int, copies: dict[int, Copy]) -> None:
+    def _add(self, kind: TaskKind, index: int) -> dict[int, Copy]:
+        """A row for an op; gives the new copies of its outputs."""
         op = self.workload.ops[index]
+        copies = {tensor: self._new_copy(tensor) for tensor in op.outputs}
         reads = tuple(self.present[tensor] for tensor in op.inputs)
         mutated = tuple(self.present[tensor] for tensor in op.mutates)
         self.rows.append(Row(kind, index, reads, (*copies.values(), *mutated)))
+        return copies
 
     def _swap_in(self, tensor: int) -> None:
-        self.rows.append(Row(TaskKind.SWAP_IN, tensor, ((tensor, HOST_COPY),), (self._new_copy(tensor),)))
+        self.present[tensor] = self._new_copy(tensor)
+        self.rows.append(Row(TaskKind.SWAP_IN, tensor, ((tensor, HOST_COPY),), (self.present[tensor],)))
 
-    def _new_copy(self, tensor: int, *, keep_present: bool = False) -> Copy:
-        number = self.copies.get(tensor, -1) + 1
-        self.copies[tensor] = number
-        copy = (tensor, number)
-        if not (keep_present and tensor in self.present):
-            self.present[tensor] = copy
-        return copy
+    def _new_copy(self, tensor: int) -> Copy:
+        self.copies[tensor] = self.copies.get(tensor, -1) + 1
+        return tensor, self.copies[tensor]
 
 
 def _give_back(workload: Workload, rows: list[Row], memory_bytes: int) -> Iterator[Row]:
