@@ -24,11 +24,11 @@ ROOT = Path(__file__).parents[1]
 OPTIONS = {
     "demo": ["--quick", "--output", "-o", "--json"],
     "capture": ["FACTORY", "--batch", "--output", "-o", "--json"],
-    "record": ["FACTORY", "--batch", "--repeats", "--output", "-o", "--json"],
+    "record": ["FACTORY", "--batch", "--repeats", "--threads", "--output", "-o", "--json"],
     "fit": ["TRACE", "--output", "-o", "--json"],
     "plan": ["WORKLOAD", "--machine", "--strategy", "--memory", "--calibration", "--output", "-o", "--json"],
     "simulate": ["PLAN", "--machine", "--calibration", "--perfetto", "--plot", "--output", "-o", "--json"],
-    "execute": ["PLAN", "FACTORY", "--output", "-o", "--json"],
+    "execute": ["PLAN", "FACTORY", "--threads", "--output", "-o", "--json"],
     "validate": [
         "PLAN",
         "FACTORY",
@@ -85,7 +85,7 @@ def in_a_new_process(*arguments, **environment):
     )
 
 
-# --- what it takes -----------------------------------------------------------------------------------------------------
+# --- what it takes ----------------------------------------------------------------------------------------------------
 
 
 def test_the_commands_and_their_options_are_those_of_the_list():
@@ -137,7 +137,7 @@ def test_help_loads_nothing_heavy():
     program = (
         "import sys; from stepsim.cli import main; main(['--help']); main(['plan', '--help']); "
         "heavy = {'torch', 'matplotlib', 'simpy', 'numba', 'numpy', 'pandas', 'pyarrow', 'scipy'}; "
-        "sys.exit(' '.join(sorted(heavy & set(sys.modules))))"
+        "sys.exit(' '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
 
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
@@ -159,7 +159,7 @@ def test_no_option_of_simulating_loads_torch(files):
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-# --- what it prints ----------------------------------------------------------------------------------------------------
+# --- what it prints ---------------------------------------------------------------------------------------------------
 
 
 def test_capture_tells_the_size_of_the_step(here):
@@ -316,7 +316,7 @@ def test_nothing_is_coloured_when_piped(files):
         assert "\x1b" not in ran.stdout + ran.stderr
 
 
-# --- how it refuses ----------------------------------------------------------------------------------------------------
+# --- how it refuses ---------------------------------------------------------------------------------------------------
 
 READERS = {
     "plan": ("plan", "FILE", "--machine", "this_cpu"),

@@ -53,4 +53,3 @@ def _fresh(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if like.is_floating_point():
         return torch.randn(like.shape, generator=generator)
     return torch.randint(4, like.shape, generator=generator)
-

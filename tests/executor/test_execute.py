@@ -152,8 +152,10 @@ def test_twenty_steps_on_new_inputs_give_the_losses_and_the_weights_of_plain_pyt
     trained = bound.step.module.state_dict()
     assert all(torch.equal(trained[name], value) for name, value in module.state_dict().items())
     for ours_, theirs in zip(bound.step.module.parameters(), module.parameters(), strict=True):
-        momentum = (which.state[weight]["momentum_buffer"] for which, weight in
-                    ((bound.step.optimizer, ours_), (optimizer, theirs)))
+        momentum = (
+            which.state[weight]["momentum_buffer"]
+            for which, weight in ((bound.step.optimizer, ours_), (optimizer, theirs))
+        )
         assert torch.equal(*momentum)
 
 
