@@ -471,6 +471,16 @@ def test_a_calibration_of_another_machine_is_refused(files, here):
     assert "'this_cpu'" in refused("plan", files.workload, *priced)
 
 
+@pytest.mark.parametrize("threads", [None, "0", "-1", "some"])
+def test_a_calibration_that_does_not_say_its_threads_cannot_be_validated(files, here, threads):
+    body = json.loads(files.calibration.read_text())
+    del body["provenance"]["threads"]
+    body["provenance"] |= {} if threads is None else {"threads": threads}
+    Path("c.json").write_text(json.dumps(body))
+
+    assert refused("validate", files.plan, FACTORY, "--calibration", "c.json").startswith("c.json: provenance.threads: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

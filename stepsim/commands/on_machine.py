@@ -19,10 +19,11 @@ from stepsim.commands.options import (
     TimelineOutput,
     print_result,
 )
-from stepsim.errors import StepsimError
+from stepsim.errors import FileError, StepsimError
 from stepsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
+    from stepsim.costmodels import Calibration
     from stepsim.executor import BoundProgram
     from stepsim.plan import Plan
     from stepsim.validation import Comparison
@@ -128,7 +129,7 @@ def validate(
 
     described, costs, loaded = load_machine(machine), Calibration.load(calibration), Plan.load(plan)
     predicted = simulating(loaded, described, costs)
-    use_threads(int(costs.provenance["threads"]))
+    use_threads(_threads_of(costs, calibration))
     bound = _bind(factory, _batch_of(loaded, plan))
     with progress("executing") as tick:
         (measured,) = measure(bound, [loaded], runs=runs, progress=tick)
@@ -163,6 +164,14 @@ def _batch_of(plan: "Plan", path: Path) -> int:
     if not batch:
         raise StepsimError(f"{path}: work: names no captured step, so nothing can run it")
     return batch
+
+
+def _threads_of(calibration: "Calibration", path: Path) -> int:
+    """On how many threads each op ran when ``calibration`` was recorded."""
+    threads = calibration.provenance.get("threads", "")
+    if not threads.isdecimal() or not int(threads):
+        raise FileError(path, "provenance.threads", threads or None, "must be a whole number > 0")
+    return int(threads)
 
 
 def _print_comparisons(comparisons: Sequence["Comparison"], ending: str, as_json: bool) -> None:

@@ -37,9 +37,9 @@ class Calibration:
     @classmethod
     def fit(cls, traces: Sequence[Trace]) -> "Calibration":
         """Fit to traces recorded on one machine by `stepsim.executor.record`. Raises `CalibrationError`."""
-        machines = {trace.provenance.get("machine", "") for trace in traces}
-        if len(machines) != 1 or "" in machines:
-            raise CalibrationError(f"a calibration is of one recorded machine, the traces name {sorted(machines)}")
+        machine, _ = (_agreed(traces, fact) for fact in ("machine", "threads"))
+        if not machine:
+            raise CalibrationError("the traces name no machine: record them with stepsim record")
         events = pd.concat([trace.events for trace in traces], ignore_index=True)
         launches = events[events["kind"] == "launch"]
         if launches.empty:
@@ -48,7 +48,7 @@ class Calibration:
         timed = events[(events["kind"] == "kernel") & (events["work"] != "")]
         work = MeasuredTable().fit(timed)
         return cls(
-            machine=machines.pop(),
+            machine=machine,
             work=work,
             roofline=_fit_roofline(timed, work),
             transfers=_fit_transfers(events[events["kind"] == "copy"]),
@@ -121,6 +121,14 @@ class Calibration:
         from stepsim.costmodels.files import read_calibration
 
         return read_calibration(path)
+
+
+def _agreed(traces: Sequence[Trace], fact: str) -> str:
+    """What all ``traces`` say of ``fact``; empty where they say nothing."""
+    found = {trace.provenance.get(fact, "") for trace in traces} or {""}
+    if len(found) > 1:
+        raise CalibrationError(f"traces of one calibration must agree on {fact}, they name {sorted(found)}")
+    return found.pop()
 
 
 def _fit_roofline(timed: pd.DataFrame, work: MeasuredTable) -> Roofline:

@@ -6,7 +6,7 @@ each size of copy; the executor's interpreter runs all of them over and over, so
 
 import datetime
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -27,11 +27,15 @@ WARM_UP = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One thing to time: what `Trace` says of it, and the call with its inputs."""
+    """One thing to time: what `Trace` says of it, and the call with its inputs.
+
+    ``fresh`` are the places of those inputs that the op just before it makes: in a step they are still in the caches.
+    """
 
     facts: Mapping[str, object]
     action: Action
     values: Sequence[torch.Tensor]
+    fresh: Sequence[int] = ()
 
 
 class Recorder:
@@ -44,7 +48,7 @@ class Recorder:
     def __init__(self, programs: Sequence[BoundProgram], lanes: Lanes | None = None) -> None:
         self._programs = programs
         self._lanes = CpuLanes() if lanes is None else lanes
-        self._probes: list[Probe] = []
+        self._probes: list[Probe | None] = []
         self._live: list[torch.Tensor | None] = []
         self._instructions: list[Instruction] = []
         self._rows: list[dict[str, object]] = []
@@ -56,22 +60,29 @@ class Recorder:
             self._time()
 
     def _add(self, probe: Probe, num_outputs: int) -> None:
-        """One row on values of its own, which drops the outputs that it makes."""
+        """A row on values of its own, which drops the outputs that it makes; before it one that reads what is fresh."""
         first = len(self._live)
         self._live += [*probe.values, *[None] * num_outputs]
-        outputs = tuple(range(first + len(probe.values), len(self._live)))
+        outputs = range(first + len(probe.values), len(self._live))
+        if probe.fresh:
+            self._add_row(_read, [first + place for place in probe.fresh], ())
+            self._probes.append(None)
+        self._add_row(probe.action, range(first, first + len(probe.values)), outputs)
+        self._probes.append(probe)
+
+    def _add_row(self, action: Action, reads: Iterable[int], outputs: Iterable[int]) -> None:
+        written = tuple(outputs)
         self._instructions.append(
             Instruction(
                 row=len(self._instructions),
                 lane=0,
                 waits=(),
-                reads=tuple(range(first, first + len(probe.values))),
-                writes=outputs,
-                releases=outputs,
-                action=probe.action,
+                reads=tuple(reads),
+                writes=written,
+                releases=written,
+                action=action,
             )
         )
-        self._probes.append(probe)
 
     def run_pass(self) -> None:
         """Time everything once more."""
@@ -115,6 +126,7 @@ def _work_probes(programs: Sequence[BoundProgram]) -> list[tuple[Probe, int]]:
         workload = bound.workload
         values = bound.values()
         last = {tensor: index for index, op in enumerate(workload.ops) for tensor in (*op.inputs, *op.outputs)}
+        just_made: set[int] = set()
         for index, op in enumerate(workload.ops):
             inputs = [values[tensor] for tensor in op.inputs]
             run = bound.program.ops[index].run
@@ -122,13 +134,23 @@ def _work_probes(programs: Sequence[BoundProgram]) -> list[tuple[Probe, int]]:
                 moved = {"flop": op.flop, "size_bytes": op.bytes_read + op.bytes_written}
                 facts = {"kind": "kernel", "name": op.kind, "work": op.signature, **moved}
                 own = [value.clone(memory_format=torch.preserve_format) for value in inputs]
-                found[op.signature] = (Probe(facts=facts, action=run, values=own), len(op.outputs))
+                fresh = [place for place, tensor in enumerate(op.inputs) if tensor in just_made]
+                found[op.signature] = (Probe(facts=facts, action=run, values=own, fresh=fresh), len(op.outputs))
+            just_made = set(op.outputs)
             values.update(zip(op.outputs, run(inputs), strict=True))
             del inputs
             for tensor in {*op.inputs, *op.outputs}:
                 if last[tensor] == index:
                     del values[tensor]
     return list(found.values())
+
+
+def _read(values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Bring ``values`` into the caches."""
+    for value in values:
+        if value.numel():
+            value.max()
+    return ()
 
 
 def _copy_probes(lanes: Lanes) -> list[tuple[Probe, int]]:
@@ -145,11 +167,13 @@ def _copy_probes(lanes: Lanes) -> list[tuple[Probe, int]]:
 
 
 def _events(
-    probes: Sequence[Probe], starts_s: Sequence[float], ends_s: Sequence[float], began_s: float
+    probes: Sequence[Probe | None], starts_s: Sequence[float], ends_s: Sequence[float], began_s: float
 ) -> list[dict[str, object]]:
-    """One event a row, and the time between rows as launches."""
+    """One event for each row with a probe, and the time before it as a launch."""
     rows: list[dict[str, object]] = []
     for number, probe in enumerate(probes):
+        if probe is None:
+            continue
         timed = {"start_s": began_s + starts_s[number], "duration_s": ends_s[number] - starts_s[number]}
         rows.append({**_NO_FACTS, **probe.facts, **timed, "device": "cpu0", "stream": 0})
         if number:

@@ -148,13 +148,14 @@ def test_several_traces_of_one_machine_make_one_calibration():
 @pytest.mark.parametrize(
     ("traces", "problem"),
     [
-        ([recorded(machine="a"), recorded(machine="b")], r"\['a', 'b'\]"),
-        ([recorded(machine="")], r"one recorded machine"),
-        ([], r"one recorded machine"),
+        ([recorded(machine="a"), recorded(machine="b")], r"agree on machine, they name \['a', 'b'\]"),
+        ([recorded(threads="2"), recorded(threads="1")], r"agree on threads, they name \['1', '2'\]"),
+        ([recorded(machine="")], "name no machine"),
+        ([], "name no machine"),
         ([recorded([*work_rows(), *copy_rows()])], "no launches"),
         ([recorded([*copy_rows(), *launch_rows()])], "samples of work"),
     ],
-    ids=["two machines", "unnamed machine", "no traces", "no launches", "no work"],
+    ids=["two machines", "two numbers of threads", "unnamed machine", "no traces", "no launches", "no work"],
 )
 def test_traces_that_make_no_calibration_are_refused(traces, problem):
     with pytest.raises(CalibrationError, match=problem) as refused:

@@ -48,3 +48,56 @@ def test_a_storage_that_another_thing_reuses_counts_again():
             del value
 
         assert meter.live_bytes == 0
+
+
+def test_a_storage_counts_even_when_nothing_but_torch_knows_it() -> None:
+    """The autograd graph holds what it saved; no Python object of that tensor is left."""
+    weight = torch.ones(10, requires_grad=True)
+    with MemoryMeter([weight]) as meter:
+        loss = weight.exp().mul(2).sum()
+
+        assert meter.live_bytes > weight.nbytes + loss.nbytes
+        del loss
+        assert meter.live_bytes == weight.nbytes
+
+
+def test_the_death_of_what_was_given_changes_nothing() -> None:
+    """It is the owner's: a plan has it from start to end."""
+    given = torch.zeros(10)
+    with MemoryMeter([given]) as meter:
+        seen = given.view(2, 5)
+        del given, seen
+        fresh = torch.zeros(1)
+
+        assert meter.live_bytes == 40 + fresh.nbytes
+
+
+def test_what_was_there_before_and_not_given_is_not_counted_when_it_is_used() -> None:
+    other = torch.ones(10)
+    with MemoryMeter([]) as meter:
+        other.add_(1)
+        view = other[:5]
+        total = other + 1
+
+        assert meter.live_bytes == total.nbytes
+        assert len(view) == 5
+
+
+def test_memory_that_a_call_takes_and_gives_back_is_not_seen() -> None:
+    x = torch.randn(64, 64)
+    with MemoryMeter([x]) as meter:
+        peaks = []
+        value = torch.linalg.inv(x @ x.t() + torch.eye(64))
+        peaks.append(meter.live_bytes)
+
+        assert peaks == [x.nbytes + value.nbytes]
+
+
+def test_outside_of_its_block_a_meter_follows_only_the_deaths() -> None:
+    with MemoryMeter([]) as meter:
+        value = torch.zeros(10)
+    other = torch.zeros(10)
+
+    assert meter.live_bytes == value.nbytes
+    del value, other
+    assert meter.live_bytes == 0

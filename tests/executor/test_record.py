@@ -1,16 +1,17 @@
 import numpy as np
+import pytest
 import torch
-from tiny_models import conv_net_with_bias, tiny_transformer
+from small_plans import bind, bound_to
+from tiny_models import EXACT, conv_net_with_bias, tiny_transformer
 
-from stepsim.executor import BoundProgram, record
-from stepsim.executor.eager import eager_step
+from stepsim.executor import BoundProgram, Recorder, record
 from stepsim.executor.record import COPY_SIZES_BYTES
 
 REPEATS = 2
 
 
 def bound_programs() -> list[BoundProgram]:
-    return [BoundProgram.of(factory, 2, factory.__name__) for factory in (conv_net_with_bias, tiny_transformer)]
+    return [bound_to(conv_net_with_bias), bound_to(tiny_transformer)]
 
 
 def test_each_piece_of_work_and_each_size_of_copy_is_sampled_once_a_repeat():
@@ -55,18 +56,58 @@ def test_work_carries_the_flop_and_the_bytes_of_its_op():
 
 
 def test_the_module_is_trained_by_exactly_the_one_step_that_gives_the_inputs():
-    bound = BoundProgram.of(conv_net_with_bias, 2, "net")
-    other = BoundProgram.of(conv_net_with_bias, 2, "net")
-    for ours, theirs in zip(other.step.inputs, bound.step.inputs, strict=True):
-        ours.copy_(theirs)
+    bound, twin = (bind(conv_net_with_bias) for _ in range(2))
 
     record([bound], repeats=REPEATS)
 
-    loss = other.step.module(*other.step.inputs)
-    loss.backward()
-    other.step.optimizer.step()
-    trained = dict(bound.step.module.named_parameters())
-    assert all(torch.equal(trained[name], weight) for name, weight in other.step.module.named_parameters())
+    twin.step.module(*twin.step.inputs).backward()
+    twin.step.optimizer.step()
+    assert all(map(torch.equal, bound.step.module.parameters(), twin.step.module.parameters()))
+    momenta = [
+        [state["momentum_buffer"] for state in trained.step.optimizer.state.values()] for trained in (bound, twin)
+    ]
+    assert all(map(torch.equal, *momenta))
+
+
+@pytest.mark.parametrize("factory", EXACT, ids=lambda factory: factory.__name__)
+def test_whatever_the_executor_can_run_can_be_recorded(factory):
+    bound = bind(factory)
+
+    trace = record([bound], repeats=1)
+
+    assert set(trace.of("kernel")["work"]) == {op.signature for op in bound.workload.ops}
+
+
+def test_work_that_two_models_share_is_timed_once():
+    bound, twin = (bind(conv_net_with_bias) for _ in range(2))
+
+    trace = record([bound, twin], repeats=1)
+
+    assert len(trace.of("kernel")) == len({op.signature for op in bound.workload.ops})
+
+
+def test_nothing_but_single_rows_and_the_gaps_between_them_is_in_the_trace():
+    """No step is timed: what is predicted from it is never an echo of what it is compared with."""
+    events = record(bound_programs(), repeats=REPEATS).events
+
+    assert set(events["kind"]) == {"kernel", "copy", "launch"}
+    rows, gaps = (events[events["kind"].isin(kinds)] for kinds in (["kernel", "copy"], ["launch"]))
+    assert len(gaps) == len(rows) - REPEATS
+    assert (gaps["duration_s"] >= 0).all()
+
+
+def test_a_recorder_adds_a_sample_of_everything_with_each_pass_and_goes_on_from_there():
+    recorder = Recorder([bound_to(conv_net_with_bias)])
+    sizes = []
+
+    for _ in range(3):
+        recorder.run_pass()
+        sizes.append(len(recorder.trace().events))
+
+    assert sizes == [sizes[0], 2 * sizes[0], 3 * sizes[0]]
+    assert recorder.trace().provenance["repeats"] == "3"
+    timed = recorder.trace().of("kernel", "copy")
+    assert timed["start_s"].is_monotonic_increasing
 
 
 def test_provenance_says_what_was_measured_with_what_on_what():
@@ -84,14 +125,3 @@ def test_progress_counts_every_pass():
     record(bound_programs()[:1], repeats=REPEATS, progress=lambda done, number: seen.append((done, number)))
 
     assert seen == [(done, REPEATS) for done in range(1, REPEATS + 1)]
-
-
-def test_an_eager_step_leaves_module_and_optimizer_as_they_are():
-    bound = BoundProgram.of(conv_net_with_bias, 2, "net")
-    before = [parameter.detach().clone() for parameter in bound.step.module.parameters()]
-
-    eager_step(bound)
-
-    assert all(map(torch.equal, before, bound.step.module.parameters()))
-    assert all(parameter.grad is None for parameter in bound.step.module.parameters())
-    assert not bound.step.optimizer.state
