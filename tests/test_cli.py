@@ -478,7 +478,9 @@ def test_a_calibration_that_does_not_say_its_threads_cannot_be_validated(files, 
     body["provenance"] |= {} if threads is None else {"threads": threads}
     Path("c.json").write_text(json.dumps(body))
 
-    assert refused("validate", files.plan, FACTORY, "--calibration", "c.json").startswith("c.json: provenance.threads: ")
+    message = refused("validate", files.plan, FACTORY, "--calibration", "c.json")
+
+    assert message.startswith("c.json: provenance.threads: ")
 
 
 @pytest.mark.parametrize(

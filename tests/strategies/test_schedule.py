@@ -185,7 +185,7 @@ def test_what_an_op_makes_that_writes_in_place_cannot_be_recomputed():
 
     assert can_recompute(workload, 1)
     assert not can_recompute(counting, 1)
-    with pytest.raises(WorkloadError, match="^tensor 'x0': cannot recompute$"):
+    with pytest.raises(WorkloadError, match=r"^tensor 'x0': cannot recompute$"):
         schedule(counting, {1: Action.RECOMPUTE}, UNLIMITED)
 
 
@@ -230,9 +230,7 @@ def test_only_what_the_policy_names_is_moved_or_made_again(step):
 
     rows = schedule(workload, policy, memory_bytes)
 
-    out, back = (
-        [row.subject for row in rows_by_kind(rows, kind)] for kind in (TaskKind.SWAP_OUT, TaskKind.SWAP_IN)
-    )
+    out, back = ([row.subject for row in rows_by_kind(rows, kind)] for kind in (TaskKind.SWAP_OUT, TaskKind.SWAP_IN))
     again = [row.subject for row in rows_by_kind(rows, TaskKind.RECOMPUTE)]
     assert sorted(out) == sorted(back) == sorted(chosen[Action.SWAP])
     assert set(again) == {workload.producer[tensor] for tensor in chosen[Action.RECOMPUTE]}
@@ -247,8 +245,8 @@ def test_a_swapped_tensor_goes_out_is_given_back_and_comes_in_in_this_order(step
 
     rows = schedule(workload, policy, memory_bytes)[:-1]
 
-    for tensor, action in policy.items():
-        about = [row.kind for row in rows_by_kind(rows, *wanted) if row.subject == tensor]
+    for subject, action in policy.items():
+        about = [row.kind for row in rows_by_kind(rows, *wanted) if row.subject == subject]
         assert about == (wanted if action is Action.SWAP else [])
 
 
@@ -264,7 +262,8 @@ def test_room_is_made_first_out_first_and_only_when_there_is_need(step):
             out.append(row.subject)
         if row.kind is TaskKind.RELEASE:
             wanted = next(later for later in rows[number:] if later.kind is not TaskKind.RELEASE)
-            size_bytes = sum(workload.tensors[index].size_bytes for index, copy in wanted.allocates if copy != HOST_COPY)
+            on_device = [index for index, copy in wanted.allocates if copy != HOST_COPY]
+            size_bytes = sum(workload.tensors[index].size_bytes for index in on_device)
             comes_back = wanted.kind is TaskKind.SWAP_IN and wanted.subject == row.subject
             assert comes_back or (levels[number] + size_bytes > memory_bytes and out[0] == row.subject)
             out.remove(row.subject)
@@ -276,11 +275,7 @@ def test_swapping_never_needs_more_than_keeping(step):
     workload, policy, memory_bytes = step
 
     kept, swapped = (
-        [
-            level
-            for row, level in zip(rows, resident_bytes(workload, rows), strict=True)
-            if row.kind is TaskKind.COMPUTE
-        ]
+        [level for row, level in zip(rows, resident_bytes(workload, rows), strict=True) if row.kind is TaskKind.COMPUTE]
         for rows in (schedule(workload, {}, 0), schedule(workload, policy, memory_bytes))
     )
 
