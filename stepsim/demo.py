@@ -8,7 +8,7 @@ from pathlib import Path
 from stepsim.chrome_trace import write_chrome_trace
 from stepsim.costmodels import Calibration
 from stepsim.errors import OutOfMemoryError
-from stepsim.executor import BoundProgram, Recorder, use_threads
+from stepsim.executor import BoundProgram, Recorder, record, use_threads
 from stepsim.executor.measure import Measured, measure
 from stepsim.machines import Machine, save_machine, this_cpu
 from stepsim.memory import check_memory
@@ -81,14 +81,14 @@ class Demo:
     comparisons: tuple[Comparison, ...]
     refusals: Mapping[str, str]
 
-    def next_steps(self, folder: Path) -> str:
-        """What lies in ``folder``, and commands to go on with."""
+    def next_steps(self, folder: Path, program: str = "stepsim") -> str:
+        """What lies in ``folder``, and commands to go on with; ``program`` is what the command line is called."""
         name, limit_bytes = next((c.workload, c.limit_bytes) for c in self.comparisons if c.limit_bytes is not None)
         lines = [f"{model}: keep-all refused: {refusal}" for model, refusal in self.refusals.items()]
         return NEXT_STEPS.format(
             refusals="\n".join(lines),
             folder=folder,
-            commands="\n  ".join(_commands(folder, name, limit_bytes)),
+            commands="\n  ".join(f"{program} {command}" for command in _commands(folder, name, limit_bytes)),
         )
 
 
@@ -100,9 +100,9 @@ def _commands(folder: Path, name: str, limit_bytes: int) -> list[str]:
     priced = f"--calibration {calibration}"
     memory = f"{TIGHTER * limit_bytes / MIB:.1f}MiB"
     return [
-        f"stepsim show {plan}",
-        f"stepsim plan {workload} --machine this_cpu {priced} --memory {memory} -o {tight}",
-        f"stepsim validate {tight} stepsim.workloads.models:{name} {priced}",
+        f"show {plan}",
+        f"plan {workload} --machine this_cpu {priced} --memory {memory} -o {tight}",
+        f"validate {tight} stepsim.workloads.models:{name} {priced}",
     ]
 
 
@@ -117,39 +117,38 @@ def run_demo(folder: Path, settings: Settings = FULL) -> Demo:
         bound = BoundProgram.of(MODELS[name], batch, name)
         bound.workload.save(folder / f"{name}.workload.json")
         say(f": one training step as a graph of {len(bound.workload.ops)} ops", title="1. Capture")
-        recorder = Recorder([bound])
-        calibration = _calibrate(recorder, settings.repeats)
+        calibration = _calibrate(bound, settings.repeats)
         say("", title="3. Plan and simulate")
         candidates, refusals[name] = plan_candidates(bound.workload, machine, calibration, settings.limit_share)
-        comparisons += _execute(bound, candidates, machine, recorder, folder, settings.runs)
+        comparisons += _execute(bound, candidates, machine, folder, settings.runs)
     save_comparisons(comparisons, folder / "comparison.json")
     return Demo(comparisons=tuple(comparisons), refusals=refusals)
 
 
-def _calibrate(recorder: Recorder, repeats: int) -> Calibration:
+def _calibrate(bound: BoundProgram, repeats: int) -> Calibration:
     say(": every distinct op, and copies of all sizes, timed apart from any step", title="2. Record and fit")
     with progress("   recording") as tick:
-        for number in range(1, repeats + 1):
-            recorder.run_pass()
-            tick(number, repeats)
-    return Calibration.fit([recorder.trace()])
+        return Calibration.fit([record([bound], repeats=repeats, progress=tick)])
 
 
 def _execute(
     bound: BoundProgram,
     candidates: Sequence[Candidate],
     machine: Machine,
-    recorder: Recorder,
     folder: Path,
     runs: int,
 ) -> list[Comparison]:
     """Run the plans, and compare them with what is predicted from ops that were timed in the same minute.
 
-    Recording goes on between the runs: a machine that others use is not as fast now as it was a minute ago, and no
-    prediction could tell. The recorder still times single ops, never a step.
+    The machine is recorded once more, between the runs: one that others use is not as fast now as it was when the plans
+    were made, and no prediction could tell. The recorder times single ops, never a step.
     """
+    recorder = Recorder([bound])
     stem = folder / bound.workload.name
-    say(f": {len(candidates)} plans, {runs} timed runs each; recording goes on between them", title="4. Execute")
+    say(
+        f": {len(candidates)} plans, {runs} timed runs each; between them the ops are recorded once more",
+        title="4. Execute",
+    )
     with progress("   executing") as tick:
         plans = [candidate.proposal.plan for candidate in candidates]
         measured = measure(bound, plans, runs=runs, after_run=recorder.run_pass, progress=tick)

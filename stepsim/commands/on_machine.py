@@ -1,5 +1,7 @@
 """Verbs that run torch: capture, and all that measures this machine."""
 
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,7 +40,7 @@ def demo(
     from stepsim.demo import FULL, QUICK, run_demo
 
     done = run_demo(output, QUICK if quick else FULL)
-    _print_comparisons(done.comparisons, done.next_steps(output), as_json)
+    _print_comparisons(done.comparisons, done.next_steps(output, _program()), as_json)
 
 
 def capture(
@@ -152,6 +154,12 @@ def _bind(factory: str, batch: int) -> "BoundProgram":
     from stepsim.workloads.factory import load_factory
 
     return BoundProgram.of(load_factory(factory), batch, _name(factory))
+
+
+def _program() -> str:
+    """How this program is called: by its path where the shell would not find it."""
+    is_ours = Path(sys.argv[0]).name == "stepsim"
+    return sys.argv[0] if is_ours and not shutil.which("stepsim") else "stepsim"
 
 
 def _name(factory: str) -> str:
