@@ -118,6 +118,12 @@ def _check_places(plan: Plan) -> None:
             name, device = buffers.name[lists.values[place]], plan.devices.name[found[place]]
             where = plan.devices.name[wanted[place]]
             raise row_error(plan, int(rows[place]), f"works on {where}, and buffer {name!r} is on {device}")
+        copies = np.isin(tasks.kind, (TaskKind.SWAP_OUT, TaskKind.SWAP_IN, TaskKind.COPY))[rows]
+        size_bytes, moved_bytes = buffers.size_bytes[lists.values], tasks.size_bytes[rows]
+        for place in np.flatnonzero(copies & (size_bytes != moved_bytes)).tolist():
+            name = buffers.name[lists.values[place]]
+            problem = f"moves {moved_bytes[place]} bytes, and buffer {name!r} has {size_bytes[place]}"
+            raise row_error(plan, int(rows[place]), problem)
 
 
 _GROUPED = (TaskKind.SEND, TaskKind.RECEIVE, TaskKind.COLLECTIVE)

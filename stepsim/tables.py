@@ -142,6 +142,8 @@ def write_zip(path: str | Path, meta: Mapping[str, object], tables: Mapping[str,
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write to a temporary file beside ``path``, then rename, so that nobody sees half a file."""
     path = Path(path)
+    if not path.name:
+        raise FileError(path, "output", None, "names no file")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +172,7 @@ _UNREADABLE = (OSError, EOFError, KeyError, ValueError, NotImplementedError, zli
 def read_zip(path: str | Path, form: str, tables: Mapping[str, type[Columns]]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Meta and tables of a file of format ``form``. Raises `FileError` if it is anything else."""
     if not Path(path).is_file():
-        raise FileError(path, "file", None, "does not exist")
+        raise FileError(path, "file", None, "is no file" if Path(path).exists() else "does not exist")
     meta = read_meta(path)
     if meta is None or meta.get("format") != form:
         raise FileError(path, "format", meta and meta.get("format"), f"must be {form}")

@@ -260,7 +260,7 @@ def test_a_plan_can_be_shown_in_a_window_of_any_width(tmp_path, width):
 
     title, *table = shown(tmp_path / "p", width=width).splitlines()
 
-    assert title.startswith("plan ")
+    assert title.endswith("peak gpu0 3.00 MiB, host 3.00 MiB")
     assert max(map(len, table)) <= width
 
 

@@ -1,5 +1,6 @@
 """Verbs that run torch: capture, and all that measures this machine."""
 
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -159,7 +160,7 @@ def _bind(factory: str, batch: int) -> "BoundProgram":
 def _program() -> str:
     """How this program is called: by its path where the shell would not find it."""
     is_ours = Path(sys.argv[0]).name == "stepsim"
-    return sys.argv[0] if is_ours and not shutil.which("stepsim") else "stepsim"
+    return shlex.quote(sys.argv[0]) if is_ours and not shutil.which("stepsim") else "stepsim"
 
 
 def _name(factory: str) -> str:

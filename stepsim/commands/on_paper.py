@@ -113,16 +113,16 @@ def simulate(
     began_s = time.monotonic()
     timeline = simulating(loaded, described, costs)
     seconds = time.monotonic() - began_s
-    if output is not None:
-        timeline.save(output)
-    if perfetto is not None:
-        from stepsim.chrome_trace import write_chrome_trace
-
-        write_chrome_trace(perfetto, {"predicted": timeline}, plans={"predicted": loaded})
     if plot is not None:
         from stepsim.plotting import plot_timelines, save_figure
 
         save_figure(plot_timelines({"predicted": timeline}), plot)
+    if perfetto is not None:
+        from stepsim.chrome_trace import write_chrome_trace
+
+        write_chrome_trace(perfetto, {"predicted": timeline}, plans={"predicted": loaded})
+    if output is not None:
+        timeline.save(output)
     found = report(timeline, loaded)
     facts = {
         "makespan_s": found.makespan_s,

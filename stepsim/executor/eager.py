@@ -13,11 +13,12 @@ from stepsim.executor.execute import Execution
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EagerResult:
-    """Loss, gradients and buffers after one eager step, by name."""
+    """Loss, gradients, and buffers and parameters after one eager step, by name."""
 
     loss: torch.Tensor
     gradients: Mapping[str, torch.Tensor]
     buffers: Mapping[str, torch.Tensor]
+    parameters: Mapping[str, torch.Tensor]
 
 
 def eager_step(bound: BoundProgram) -> EagerResult:
@@ -34,16 +35,25 @@ def eager_step(bound: BoundProgram) -> EagerResult:
     gradients = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     if optimizer is not None:
         optimizer.step()
-    return EagerResult(loss=loss.detach(), gradients=gradients, buffers=dict(module.named_buffers()))
+    return EagerResult(
+        loss=loss.detach(),
+        gradients=gradients,
+        buffers=dict(module.named_buffers()),
+        parameters={name: parameter.detach() for name, parameter in module.named_parameters()},
+    )
 
 
 def max_abs_difference(execution: Execution, reference: EagerResult) -> float:
-    """The largest absolute difference over loss, gradients and buffers; 0 means equal.
+    """The largest absolute difference over loss, gradients, buffers and parameters; 0 means equal.
 
     Values missing on one side count as infinitely different.
     """
     pairs = [(execution.loss, reference.loss)]
-    for ours, theirs in ((execution.gradients, reference.gradients), (execution.buffers, reference.buffers)):
+    for ours, theirs in (
+        (execution.gradients, reference.gradients),
+        (execution.buffers, reference.buffers),
+        (execution.parameters, reference.parameters),
+    ):
         if ours.keys() != theirs.keys():
             return math.inf
         pairs += [(ours[name], theirs[name]) for name in ours]

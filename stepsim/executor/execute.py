@@ -24,16 +24,17 @@ from stepsim.workloads.factory import Step
 class Execution:
     """What one run of a plan gave.
 
-    ``gradients`` and ``buffers`` are by name in the module. ``memory`` is what was alive on the computing device at
-    each row, counted by PyTorch's storages and not by the plan; ``None`` in a run that was not metered. Loss and
-    gradients, which the run hands out, outlive their release. Metering slows a run down, so time and memory are
-    measured in runs of their own.
+    ``gradients``, and ``buffers`` and ``parameters`` after the step, are by name in the module. ``memory`` is what was
+    alive on the computing device at each row, counted by PyTorch's storages and not by the plan; ``None`` in a run that
+    was not metered. Loss and gradients, which the run hands out, outlive their release. Metering slows a run down, so
+    time and memory are measured in runs of their own.
     """
 
     timeline: Timeline
     loss: torch.Tensor
     gradients: Mapping[str, torch.Tensor]
     buffers: Mapping[str, torch.Tensor]
+    parameters: Mapping[str, torch.Tensor]
     memory: MemoryProfile | None
 
 
@@ -105,12 +106,13 @@ class Executor:
             program.parameters[parameter]: program.gradient_views[parameter](results[gradient])
             for parameter, gradient in workload.gradients.items()
         }
-        buffers = {name: buffer.clone() for name, buffer in self.bound.step.module.named_buffers()}
+        module = self.bound.step.module
         return Execution(
             timeline=timeline,
             loss=program.loss_view(results[workload.loss]),
             gradients=named,
-            buffers=buffers,
+            buffers={name: buffer.clone() for name, buffer in module.named_buffers()},
+            parameters={name: parameter.detach().clone() for name, parameter in module.named_parameters()},
             memory=memory,
         )
 

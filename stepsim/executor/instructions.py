@@ -110,7 +110,7 @@ class _Actions:
         match TaskKind(self.kind[row]):
             case TaskKind.COMPUTE | TaskKind.RECOMPUTE:
                 fresh = [buffer for buffer in writes if buffer not in reads]
-                return self._op(row, len(reads), len(fresh)), fresh
+                return self._op(row, reads, len(fresh)), fresh
             case TaskKind.SWAP_OUT:
                 size_bytes = int(self.plan.buffers.size_bytes[writes[0]])
                 self.host_copies[writes[0]] = HostCopy(self.lanes, size_bytes)
@@ -124,20 +124,32 @@ class _Actions:
             case kind:
                 raise PlanError(f"row {row}: the executor of one device cannot run a {kind.label} row")
 
-    def _op(self, row: int, num_reads: int, num_fresh: int) -> Action:
+    def _op(self, row: int, reads: list[int], num_fresh: int) -> Action:
         work = self.work[row]
         ops = self.plan.work.ops[work].tolist() if work != NONE else []
         if len(ops) != 1:
             raise PlanError(f"row {row}: its work names {len(ops)} ops of the graph, the executor runs one")
         op = self.program.workload.ops[ops[0]]
-        if num_reads != len(op.inputs):
-            raise PlanError(f"row {row}: reads {num_reads} buffers, op {op.name!r} takes {len(op.inputs)}")
+        if len(reads) != len(op.inputs):
+            raise PlanError(f"row {row}: reads {len(reads)} buffers, op {op.name!r} takes {len(op.inputs)}")
+        for buffer, tensor in zip(reads, op.inputs, strict=True):
+            self._check_alike(row, buffer, tensor)
         if num_fresh != len(op.outputs):
             raise PlanError(f"row {row}: makes {num_fresh} buffers, op {op.name!r} gives {len(op.outputs)}")
         if op.random and self.kind[row] == TaskKind.RECOMPUTE:
             raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
         run: Action = self.program.ops[ops[0]].run
         return run
+
+    def _check_alike(self, row: int, buffer: int, tensor: int) -> None:
+        """The work of a row may stand for another op of its signature, whose tensors differ in name only."""
+        tensors, own = self.program.workload.tensors, int(self.plan.buffers.tensor[buffer])
+        name = self.plan.buffers.name[buffer]
+        if not 0 <= own < len(tensors):
+            raise PlanError(f"row {row}: buffer {name!r} stands for no tensor of the graph")
+        wanted, found = tensors[tensor], tensors[own]
+        if (wanted.shape, wanted.dtype, wanted.size_bytes) != (found.shape, found.dtype, found.size_bytes):
+            raise PlanError(f"row {row}: buffer {name!r} is {found.shape}, where {wanted.shape} is read")
 
 
 class HostCopy:

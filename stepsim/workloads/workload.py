@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from stepsim.errors import FileError, WorkloadError
 from stepsim.tables import read_json, write_json
@@ -159,14 +159,14 @@ class Workload:
         body = read_json(path, FORMAT)
         try:
             return cls(
-                name=body["name"],
-                batch=body["batch"],
+                name=_plain("name", body["name"], str),
+                batch=_plain("batch", body["batch"], int),
                 loss=body["loss"],
                 gradients=dict(body["gradients"]),
                 tensors=tuple(_tensor(entry) for entry in body["tensors"]),
                 ops=tuple(_op(entry) for entry in body["ops"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileError(path, "workload", None, f"cannot be read: {error}") from error
 
 
@@ -180,10 +180,32 @@ def _check_counts(where: str, **counts: int) -> None:
 
 
 def _tensor(entry: Mapping[str, Any]) -> Tensor:
-    return Tensor(**{**entry, "role": Role(entry["role"]), "shape": tuple(entry["shape"])})
+    return _checked(Tensor(**{**entry, "role": Role(entry["role"]), "shape": tuple(entry["shape"])}))
+
+
+LARGEST = 2**62
+"""Of any number in a file: sums of a few still fit into 64 bits."""
+
+Noun = TypeVar("Noun", Tensor, Op)
+
+
+def _checked(noun: Noun) -> Noun:
+    """``noun``, whose plain fields came from a file. Raises `WorkloadError` for one of another type."""
+    for field_ in fields(noun):
+        if field_.type in (str, int, bool):
+            _plain(field_.name, getattr(noun, field_.name), field_.type)
+    return noun
+
+
+def _plain(name: str, value: Any, kind: Any) -> Any:
+    if type(value) is not kind:
+        raise WorkloadError(f"{name}: must be {kind.__name__}, got {value!r}")
+    if kind is int and abs(value) > LARGEST:
+        raise WorkloadError(f"{name}: must be at most {LARGEST}, got {value!r}")
+    return value
 
 
 def _op(entry: Mapping[str, Any]) -> Op:
     lists = {key: tuple(entry[key]) for key in ("inputs", "outputs", "mutates")}
     shapes = {key: tuple(tuple(shape) for shape in entry[key]) for key in ("input_shapes", "output_shapes")}
-    return Op(**{**entry, **lists, **shapes, "phase": Phase(entry["phase"])})
+    return _checked(Op(**{**entry, **lists, **shapes, "phase": Phase(entry["phase"])}))

@@ -145,6 +145,15 @@ def test_several_traces_of_one_machine_make_one_calibration():
     assert both.provenance == {"machine": "small", "source": "test", "date": "Monday; Tuesday"}
 
 
+def test_kernels_that_stand_for_no_work_are_left_out():
+    stray = {"kind": "kernel", "name": "gemm", "duration_s": 1e6, "flop": 1, "size_bytes": 1}
+
+    calibration = Calibration.fit([recorded([*work_rows(), stray, *launch_rows()])])
+
+    assert set(calibration.work.entries_) == set(WORK_S)
+    assert calibration.roofline.flop_per_s_ == pytest.approx(PEAK_FLOP_PER_S)
+
+
 @pytest.mark.parametrize(
     ("traces", "problem"),
     [

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -38,6 +38,8 @@ def test_an_eager_step_is_what_the_module_itself_does() -> None:
     assert all(torch.equal(reference.gradients[name], weight.grad) for name, weight in module.named_parameters())
     assert all(torch.equal(reference.buffers[name], buffer) for name, buffer in module.named_buffers())
     assert reference.buffers.keys() == dict(module.named_buffers()).keys()
+    bound.step.optimizer.step()
+    assert all(torch.equal(reference.parameters[name], weight) for name, weight in module.named_parameters())
 
 
 def test_gradients_are_those_of_this_step_whatever_was_left_before() -> None:
@@ -90,6 +92,7 @@ class Values:
     loss: torch.Tensor = field(default_factory=lambda: torch.tensor(1.0))
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 def difference(one: Values, other: Values) -> float:
@@ -97,13 +100,15 @@ def difference(one: Values, other: Values) -> float:
     return max_abs_difference(one, other)
 
 
-def test_the_difference_is_the_largest_over_loss_gradients_and_buffers() -> None:
+def test_the_difference_is_the_largest_over_loss_gradients_buffers_and_parameters() -> None:
     one = Values(gradients={"a": torch.zeros(2), "b": torch.zeros(2)}, buffers={"n": torch.tensor(3)})
+    one.parameters["a"] = torch.tensor(0.0)
     cases = {
         0.0: copy.deepcopy(one),
-        0.5: Values(torch.tensor(1.5), one.gradients, one.buffers),
-        2.0: Values(one.loss, {"a": torch.tensor([-1.0, 1.0]), "b": torch.tensor([0.0, 2.0])}, one.buffers),
-        4.0: Values(torch.tensor(1.5), one.gradients, {"n": torch.tensor(7)}),
+        0.5: replace(one, loss=torch.tensor(1.5)),
+        2.0: replace(one, gradients={"a": torch.tensor([-1.0, 1.0]), "b": torch.tensor([0.0, 2.0])}),
+        4.0: replace(one, loss=torch.tensor(1.5), buffers={"n": torch.tensor(7)}),
+        8.0: replace(one, parameters={"a": torch.tensor(8.0)}),
     }
 
     found = {wanted: difference(one, other) for wanted, other in cases.items()}
@@ -127,6 +132,7 @@ def test_the_difference_is_the_largest_over_loss_gradients_and_buffers() -> None
 def test_what_cannot_be_compared_is_infinitely_different(one, other) -> None:
     assert difference(Values(gradients=one), Values(gradients=other)) == math.inf
     assert difference(Values(buffers=one), Values(buffers=other)) == math.inf
+    assert difference(Values(parameters=one), Values(parameters=other)) == math.inf
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -48,6 +48,7 @@ def unequal(execution: Execution, reference: EagerResult) -> list[str]:
         "loss": ({"": execution.loss}, {"": reference.loss}),
         "gradients": (execution.gradients, reference.gradients),
         "buffers": (execution.buffers, reference.buffers),
+        "parameters": (execution.parameters, reference.parameters),
     }
     assert all(ours.keys() == theirs.keys() for ours, theirs in pairs.values())
     return [
@@ -163,7 +164,7 @@ def test_what_a_run_hands_out_stays_as_it_is_when_the_plan_runs_again():
     bound = bind(tiny_resnet)
     executor = Executor(plan_of(bound, {}), bound)
     first = executor.run()
-    handed_out = [first.loss, *first.gradients.values(), *first.buffers.values()]
+    handed_out = [first.loss, *first.gradients.values(), *first.buffers.values(), *first.parameters.values()]
     before = [value.clone() for value in handed_out]
 
     second = executor.run()

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from small_plans import bound_to, plan_of, policy_of
@@ -10,7 +11,7 @@ from tiny_models import conv_net_with_bias, tiny_resnet, tiny_transformer, with_
 
 from stepsim.errors import PlanError, WorkloadError
 from stepsim.executor import Executor, execute
-from stepsim.plan import NONE, Plan, TaskKind
+from stepsim.plan import NONE, BufferTable, Plan, TaskKind
 from stepsim.plan_builder import PlanBuilder
 from stepsim.strategies.memory.schedule import Action, can_recompute, candidates
 
@@ -27,8 +28,12 @@ class OneRow:
     def work(self, **facts: object) -> int:
         return self.builder.work("work", **{"graph": self.bound.workload.graph_hash, "ops": (0,), **facts})
 
-    def buffer(self) -> int:
-        return self.builder.buffer(4, self.cpu, owner=self.stream)
+    def buffer(self, tensor: int = NONE) -> int:
+        return self.builder.buffer(4, self.cpu, owner=self.stream, tensor=tensor)
+
+    def inputs(self) -> list[int]:
+        """Buffers of what the first op reads."""
+        return [self.buffer(tensor) for tensor in self.bound.workload.ops[0].inputs]
 
 
 def too_few_inputs(plan: OneRow) -> None:
@@ -36,14 +41,22 @@ def too_few_inputs(plan: OneRow) -> None:
 
 
 def too_few_outputs(plan: OneRow) -> None:
-    inputs = [plan.buffer() for _ in plan.bound.workload.ops[0].inputs]
-    plan.builder.compute(plan.work(), plan.stream, reads=inputs)
+    plan.builder.compute(plan.work(), plan.stream, reads=plan.inputs())
 
 
 def too_many_outputs(plan: OneRow) -> None:
-    inputs = [plan.buffer() for _ in plan.bound.workload.ops[0].inputs]
     outputs = [plan.buffer() for _ in range(2)]
-    plan.builder.compute(plan.work(), plan.stream, reads=inputs, writes=outputs, allocates=outputs)
+    plan.builder.compute(plan.work(), plan.stream, reads=plan.inputs(), writes=outputs, allocates=outputs)
+
+
+def inputs_in_another_order(plan: OneRow) -> None:
+    first, *others = plan.inputs()
+    plan.builder.compute(plan.work(), plan.stream, reads=[*others, first])
+
+
+def inputs_of_no_tensor(plan: OneRow) -> None:
+    inputs = [plan.buffer() for _ in plan.inputs()]
+    plan.builder.compute(plan.work(), plan.stream, reads=inputs)
 
 
 def several_ops(plan: OneRow) -> None:
@@ -102,6 +115,8 @@ def nothing(plan: OneRow) -> None:
         (too_few_inputs, "row 0: reads 0 buffers, op 'convolution' takes 3"),
         (too_few_outputs, "row 0: makes 0 buffers, op 'convolution' gives 1"),
         (too_many_outputs, "row 0: makes 2 buffers, op 'convolution' gives 1"),
+        (inputs_in_another_order, r"row 0: buffer 'b1' is \(6, 3, 3, 3\), where \(2, 3, 8, 8\) is read"),
+        (inputs_of_no_tensor, "row 0: buffer 'b3' stands for no tensor of the graph"),
         (several_ops, "row 0: its work names 2 ops of the graph, the executor runs one"),
         (no_op, "row 0: its work names 0 ops of the graph, the executor runs one"),
         (glue, "row 0: its work names 0 ops of the graph, the executor runs one"),
@@ -161,17 +176,15 @@ def test_a_plan_that_recomputes_what_was_drawn_at_random_is_refused() -> None:
 
 @pytest.mark.parametrize("tensor", [NONE, "made by an op", 10**6])
 def test_a_buffer_that_is_there_from_the_start_must_be_one_that_comes_from_outside(tensor: object) -> None:
+    """A buffer like the first one is added, and no row knows it."""
     bound = bound_to(conv_net_with_bias)
     plan = plan_of(bound, {})
-    allocated = set(plan.tasks.allocates.values.tolist())
-    buffer = next(number for number in range(len(plan.buffers)) if number not in allocated)
-    column = plan.buffers.tensor.copy()
-    column[buffer] = bound.workload.ops[0].outputs[0] if isinstance(tensor, str) else tensor
-    spoilt = dataclasses.replace(plan, buffers=dataclasses.replace(plan.buffers, tensor=column))
+    added = {name: np.append(column, column[:1]) for name, column in plan.buffers.columns().items()}
+    added["name"], added["role"] = (*plan.buffers.name, "extra"), (*plan.buffers.role, "activation")
+    added["tensor"][-1] = bound.workload.ops[0].outputs[0] if isinstance(tensor, str) else tensor
+    spoilt = dataclasses.replace(plan, buffers=BufferTable(**added))
 
-    with pytest.raises(
-        PlanError, match=f"^buffer '{plan.buffers.name[buffer]}' is there from the start, and its value"
-    ):
+    with pytest.raises(PlanError, match=r"^buffer 'extra' is there from the start, and its value comes from nowhere$"):
         Executor(spoilt, bound)
 
 

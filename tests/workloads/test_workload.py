@@ -161,8 +161,8 @@ def put(body, value, *path):
         (lambda body: put(body, None, "tensors"), "'NoneType' object is not iterable"),
         (lambda body: put(body, [[1]], "gradients"), "length 1; 2 is required"),
         (lambda body: put(body, [9], "ops", 0, "inputs"), "tensor 9 of 5 does not exist"),
-        (lambda body: put(body, "8 B", "tensors", 0, "size_bytes"), "must be a whole number >= 0, got '8 B'"),
-        (lambda body: put(body, 0.5, "ops", 0, "flop"), "flop must be a whole number >= 0, got 0.5"),
+        (lambda body: put(body, "8 B", "tensors", 0, "size_bytes"), "size_bytes: must be int, got '8 B'"),
+        (lambda body: put(body, 0.5, "ops", 0, "flop"), "flop: must be int, got 0.5"),
     ],
     ids=[
         "no ops",
