@@ -1,6 +1,7 @@
 """What the greedy search finds, on cases that can be worked out by hand or tried out in full."""
 
 from dataclasses import replace
+from itertools import count as count_up
 from itertools import product
 from types import SimpleNamespace
 
@@ -127,10 +128,10 @@ def test_no_decision_of_a_plan_that_fits_can_be_taken_back(workload: Workload, s
 
 
 def test_tensors_of_no_bytes_are_left_alone() -> None:
-    workload = chain(3)
+    workload = chain(4)
     tensors = tuple(replace(each, size_bytes=0) if each.name == "x1" else each for each in workload.tensors)
 
-    proposal = propose(Greedy(), replace(workload, tensors=tensors), 31)
+    proposal = propose(Greedy(), replace(workload, tensors=tensors), 50)
 
     assert proposal.feasible
     assert 2 not in decisions(proposal.plan)
@@ -152,15 +153,15 @@ def test_where_everything_fits_no_time_is_needed() -> None:
 def test_a_search_that_runs_out_of_time_keeps_what_it_decided_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that ticks once each time it is looked at."""
     found = []
-    for limit_s in (5, 20, 40, 80, 1000):
-        ticks = iter(range(10**6))
-        monkeypatch.setattr(greedy, "time", SimpleNamespace(monotonic=lambda ticks=ticks: next(ticks)))
+    for limit_s in range(0, 400, 8):
+        ticks = count_up()
+        monkeypatch.setattr(greedy, "time", SimpleNamespace(monotonic=ticks.__next__))
+        proposal = propose(Greedy(), chain(6), 51, time_limit_s=limit_s)
+        found.append((proposal.complete, len(decisions(proposal.plan)), proposal.feasible))
 
-        proposal = propose(Greedy(), chain(6), 41, time_limit_s=limit_s)
-
-        found.append((len(decisions(proposal.plan)), proposal.complete))
-
-    decided, complete = zip(*found, strict=True)
-    assert list(decided) == sorted(decided)
-    assert decided[0] == 0 < decided[2] < decided[-1]
-    assert complete == (False, False, False, False, True) or complete == (False, False, False, True, True)
+    stopped = [decided for complete, decided, _ in found if not complete]
+    assert stopped == sorted(stopped)
+    assert len(set(stopped)) > 2
+    assert [complete for complete, *_ in found] == sorted(complete for complete, *_ in found)
+    assert all(feasible == complete for complete, _, feasible in found)
+    assert found[-1][0]
