@@ -135,13 +135,12 @@ class _Search:
         return time.monotonic() > self.deadline_s
 
     def _open_decisions(self) -> list[Decision]:
-        """Decisions not yet made on what is resident while the limit is exceeded, the cheapest bytes first."""
-        tensors = [t for t in self._resident_over() if t not in self.policy]
+        """Decisions not yet made, the cheapest bytes first."""
         decisions = [
             (tensor, action)
-            for tensor in tensors
+            for tensor in candidates(self.workload)
             for action in self.actions
-            if action is Action.SWAP or can_recompute(self.workload, tensor)
+            if tensor not in self.policy and (action is Action.SWAP or can_recompute(self.workload, tensor))
         ]
         return sorted(decisions, key=lambda d: (self._price(*d) / self.workload.tensors[d[0]].size_bytes, d))
 
@@ -149,18 +148,6 @@ class _Search:
         if action is Action.SWAP:
             return self.prices[TaskKind.SWAP_OUT, tensor] + self.prices[TaskKind.SWAP_IN, tensor]
         return self.prices[TaskKind.RECOMPUTE, self.workload.producer[tensor]]
-
-    def _resident_over(self) -> list[int]:
-        """Saved activations that lie on the device in any row over the limit."""
-        live: set[int] = set()
-        found: set[int] = set()
-        rows = schedule(self.workload, self.policy, self.memory_bytes)
-        for row, level in zip(rows, resident_bytes(self.workload, rows), strict=True):
-            live.update(tensor for tensor, _ in row.allocates)
-            if level > self.memory_bytes:
-                found |= live
-            live.difference_update(tensor for tensor, _ in row.releases)
-        return [tensor for tensor in candidates(self.workload) if tensor in found]
 
     def _score(self, policy: Policy) -> tuple[int, float]:
         """Excess in byte-rows, and the seconds of all rows one after another."""
