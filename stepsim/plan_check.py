@@ -90,6 +90,8 @@ def _check_rows(plan: Plan) -> None:
     """Each row has what its kind needs."""
     tasks, kind = plan.tasks, plan.tasks.kind
     is_host, is_work = kind == TaskKind.HOST, np.isin(kind, (TaskKind.COMPUTE, TaskKind.RECOMPUTE, TaskKind.HOST))
+    is_swap = np.isin(kind, (TaskKind.SWAP_OUT, TaskKind.SWAP_IN))
+    num_reads, num_writes = np.diff(tasks.reads.starts), np.diff(tasks.writes.starts)
     off_home = tasks.device != _looked_up(plan.streams.device, tasks.stream)
     abroad = (tasks.device != NONE) & (_looked_up(plan.devices.process, tasks.device) != plan.process_of_rows())
     for wrong, problem in (
@@ -101,6 +103,7 @@ def _check_rows(plan: Plan) -> None:
         (np.isin(kind, TRANSFERS) & (tasks.route == NONE), "needs a route"),
         ((kind == TaskKind.COLLECTIVE) & (tasks.collective == NONE), "needs a collective"),
         (np.isin(kind, _GROUPED) & (tasks.group == NONE), "needs a group"),
+        (is_swap & ((num_reads != 1) | (num_writes != 1)), "must read one buffer and write one"),
         (tasks.size_bytes < 0, "size_bytes must be >= 0"),
     ):
         for row in np.flatnonzero(wrong).tolist():

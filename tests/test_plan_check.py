@@ -143,6 +143,13 @@ ROWS = {
         5,
         "row 1 (F x): a group is a send and a receive, or collectives; this one is ['compute']",
     ),
+    "a swap that writes nothing": ("writes", OUT, [], "row 2 (swap out x): must read one buffer and write one"),
+    "a swap of other bytes than its buffers have": (
+        "size_bytes",
+        OUT,
+        3,
+        "row 2 (swap out h): moves 3 bytes, and buffer 'x' has 8",
+    ),
     "a send and a receive of different sizes": (
         "size_bytes",
         SEND,

@@ -10,7 +10,7 @@ from stepsim.executor.lanes import Lanes
 from stepsim.plan import NONE, Plan, TaskKind
 from stepsim.workloads.program import Program
 
-Action = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+RowAction = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """From the values that a row reads to those that it writes (what it writes in place need not be among them)."""
 
 
@@ -24,7 +24,7 @@ class Instruction:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     releases: tuple[int, ...]
-    action: Action
+    action: RowAction
 
 
 def lower(plan: Plan, program: Program, lanes: Lanes, kept: Container[int]) -> tuple[int, list[Instruction]]:
@@ -80,10 +80,15 @@ def interpret(
 
 def _run_row(instruction: Instruction, live: list[torch.Tensor | None], lanes: Lanes) -> None:
     """A function of its own, so that no name here outlives the row and keeps memory alive."""
-    values = [value for buffer in instruction.reads if (value := live[buffer]) is not None]
+    values = [_present(live[buffer]) for buffer in instruction.reads]
     outputs = lanes.run(instruction, values)
     for place, buffer in enumerate(instruction.writes):
         live[buffer] = outputs[place]
+
+
+def _present(value: torch.Tensor | None) -> torch.Tensor:
+    assert value is not None, "a checked plan reads what is there"
+    return value
 
 
 def _check_graph(plan: Plan, program: Program) -> None:
@@ -105,7 +110,7 @@ class _Actions:
         self.work = plan.tasks.work.tolist()
         self.host_copies: dict[int, HostCopy] = {}
 
-    def of(self, row: int, reads: list[int], writes: list[int]) -> tuple[Action, list[int]]:
+    def of(self, row: int, reads: list[int], writes: list[int]) -> tuple[RowAction, list[int]]:
         """The action, and which of ``writes`` it gives new values for."""
         match TaskKind(self.kind[row]):
             case TaskKind.COMPUTE | TaskKind.RECOMPUTE:
@@ -124,7 +129,7 @@ class _Actions:
             case kind:
                 raise PlanError(f"row {row}: the executor of one device cannot run a {kind.label} row")
 
-    def _op(self, row: int, reads: list[int], num_fresh: int) -> Action:
+    def _op(self, row: int, reads: list[int], num_fresh: int) -> RowAction:
         work = self.work[row]
         ops = self.plan.work.ops[work].tolist() if work != NONE else []
         if len(ops) != 1:
@@ -138,7 +143,7 @@ class _Actions:
             raise PlanError(f"row {row}: makes {num_fresh} buffers, op {op.name!r} gives {len(op.outputs)}")
         if op.random and self.kind[row] == TaskKind.RECOMPUTE:
             raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
-        run: Action = self.program.ops[ops[0]].run
+        run: RowAction = self.program.ops[ops[0]].run
         return run
 
     def _check_alike(self, row: int, buffer: int, tensor: int) -> None:

@@ -38,7 +38,7 @@ def measure(
 ) -> list[Measured]:
     """Measure every plan of ``plans``; the timed runs take turns, so that a slow minute strikes all of them alike.
 
-    Trains the module of ``bound`` by one step a run. ``after_run()`` is called after each timed run of each plan,
+    Trains the module of ``bound`` by one step a run. ``after_run()`` is called after each run, warm-up too,
     ``progress(done, all)`` after each round of them.
     """
     executors = [Executor(plan, bound) for plan in plans]

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from stepsim.executor.bound import BoundProgram
-from stepsim.executor.instructions import Action, HostCopy, Instruction, interpret
+from stepsim.executor.instructions import HostCopy, Instruction, RowAction, interpret
 from stepsim.executor.lanes import CpuLanes, Lanes
 from stepsim.machines.files import processor
 from stepsim.traces.trace import COLUMNS, Trace
@@ -33,7 +33,7 @@ class Probe:
     """
 
     facts: Mapping[str, object]
-    action: Action
+    action: RowAction
     values: Sequence[torch.Tensor]
     fresh: Sequence[int] = ()
 
@@ -70,7 +70,7 @@ class Recorder:
         self._add_row(probe.action, range(first, first + len(probe.values)), outputs)
         self._probes.append(probe)
 
-    def _add_row(self, action: Action, reads: Iterable[int], outputs: Iterable[int]) -> None:
+    def _add_row(self, action: RowAction, reads: Iterable[int], outputs: Iterable[int]) -> None:
         written = tuple(outputs)
         self._instructions.append(
             Instruction(

@@ -25,7 +25,7 @@ COLUMNS: dict[str, str] = {
     "correlation": "int64",  # ties a launch to its kernel or copy; -1 where there is none
     "size_bytes": "int64",  # moved by copies and collectives, read and written by timed work; 0 elsewhere
     "flop": "int64",  # of timed work; 0 elsewhere
-    "source": "str",  # where a copy comes from: device, pageable, pinned; empty elsewhere
+    "source": "str",  # where a copy comes from: device, pageable, pinned, host; empty elsewhere
     "destination": "str",
     "work": "str",  # signature of the work that was timed; empty in imported traces
 }
