@@ -1,49 +1,41 @@
-"""Run every benchmark and print its rate, median with spread.
+"""Run every benchmark and print its figures, median with spread, beside what is demanded of them.
 
-Rates depend on the machine and on what else it does; within one run they can be compared with the spin rate, which is
-printed beside them.
+Figures depend on the machine and on what else it does; within one run they can be compared with the spin rate, which
+is printed first. ``python -m benchmarks NAME...`` runs only the named ones.
 """
 
 import platform
-import statistics
-import time
+import sys
 from collections.abc import Callable, Iterator
 
+import numba
 import numpy as np
 
-from benchmarks.cases import all_cases
+from benchmarks.cases import case_figures
+from benchmarks.cluster import cluster_figures
+from benchmarks.engines import engine_figures, ratios
+from benchmarks.figures import Figure, print_figures
+from benchmarks.start_up import start_up_figures
+from benchmarks.variants import variant_figures
 
-REPEATS = 5
-
-
-def main() -> None:
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
-    print(f"{'case':44}{'size':>10}{'median/s':>14}{'lowest/s':>14}{'highest/s':>14}")
-    for name, size, run in (spin_case(), *all_cases()):
-        rates = sorted(size / seconds for seconds in timed(run))
-        median, lowest, highest = statistics.median(rates), rates[0], rates[-1]
-        print(f"{name:44}{size:>10,}{median:>14,.0f}{lowest:>14,.0f}{highest:>14,.0f}", flush=True)
-
-
-def timed(run: Callable[[], object]) -> Iterator[float]:
-    """Seconds of each repeat, after one that is thrown away."""
-    run()
-    for _ in range(REPEATS):
-        began_s = time.perf_counter()
-        run()
-        yield time.perf_counter() - began_s
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "plans": case_figures,
+    "engines": engine_figures,
+    "ratios": ratios,
+    "variants": variant_figures,
+    "cluster": cluster_figures,
+    "start-up": start_up_figures,
+}
 
 
-def spin_case() -> tuple[str, int, Callable[[], object]]:
-    """A bare Python loop: how fast this machine is right now."""
-    size = 1_000_000
-
-    def spin() -> None:
-        for _ in range(size):
-            pass
-
-    return "spin (bare Python loop, turns)", size, spin
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"unknown benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
+    processor = platform.processor() or platform.machine()
+    print(f"{processor}, Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__}")
+    print_figures(figure for name in names or BENCHMARKS for figure in BENCHMARKS[name]())
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,8 +1,12 @@
-"""What is timed: each case has a name, a size in tasks (or ops), and the call."""
+"""Building, checking, hashing, measuring memory, writing: what happens to a plan around its simulation."""
 
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
+from benchmarks.figures import Figure, figure, rate, seconds_of
+from stepsim.chrome_trace import write_chrome_trace
 from stepsim.costmodels import GivenCosts
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
 from stepsim.memory import memory_profile
@@ -12,27 +16,45 @@ from stepsim.simulator import simulate
 from stepsim.strategies.memory.schedule import Action, candidates, schedule
 from stepsim.workloads import Workload
 
-Case = tuple[str, int, Callable[[], object]]
-
 NUM_TASKS = 20_000
 
 
-def all_cases() -> Iterator[Case]:
-    """Cases are made here, untimed, one after the other."""
+def case_figures() -> Iterator[Figure]:
+    yield rate("a bare Python loop, turns: how fast this machine is now", 1_000_000, _spin)
     plan = layered_plan(NUM_TASKS)
     size = len(plan)
-    yield "plan: build and self-check, tasks", size, partial(layered_plan, NUM_TASKS)
-    yield "plan: content hash, tasks", size, lambda: Plan.__dict__["content_hash"].func(plan)
-    yield "memory pass, tasks", size, partial(memory_profile, plan)
-    yield "simulate, reference engine, tasks", size, partial(simulate, plan, machine(), COSTS)
-    yield from strategy_cases()
+    yield rate("plan: build and self-check, tasks", size, partial(layered_plan, NUM_TASKS))
+    yield rate("plan: content hash, tasks", size, lambda: Plan.__dict__["content_hash"].func(plan))
+    yield rate("memory pass, exact, tasks", size, partial(memory_profile, plan))
+    yield rate("memory pass, caching, tasks", size, partial(memory_profile, plan, accounting="caching"))
+    yield rate(
+        "simulate to a timeline, compiled, tasks", size, partial(simulate, plan, machine(), COSTS, engine="compiled")
+    )
+    yield from strategy_figures()
+    yield trace_figure()
 
 
-def strategy_cases() -> Iterator[Case]:
+def _spin() -> None:
+    for _ in range(1_000_000):
+        pass
+
+
+def strategy_figures() -> Iterator[Figure]:
     """One evaluation of a policy, as a search makes many."""
     workload = captured_resnet()
     policy = dict.fromkeys(candidates(workload), Action.SWAP)
-    yield "schedule a policy, ops of small_resnet", len(workload.ops), partial(schedule, workload, policy, 0)
+    schedule_it = partial(schedule, workload, policy, 0)
+    yield rate("schedule a policy, ops of small_resnet", len(workload.ops), schedule_it)
+
+
+def trace_figure() -> Figure:
+    """A timeline of 100,000 tasks with memory and arrows."""
+    plan = layered_plan(100_000)
+    timeline = simulate(plan, machine(), COSTS, engine="compiled")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        write = partial(write_chrome_trace, path, {"predicted": timeline}, plans={"predicted": plan})
+        return figure("Chrome trace of 100,000 tasks", "s", seconds_of(write, 5), at_most=2)
 
 
 COSTS = GivenCosts(seconds={"forward": 1.0, "backward": 2.0}, launch_s=0.1)

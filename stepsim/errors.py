@@ -59,6 +59,13 @@ class NotFittedError(CalibrationError):
     """A cost model that was asked to predict before it was fitted."""
 
 
+class StoppedError(KeyboardInterrupt):
+    """Ctrl-C during a simulation: says how far it was."""
+
+    def __init__(self, num_ended: int, num_tasks: int, now_s: float) -> None:
+        super().__init__(f"stopped after {num_ended} of {num_tasks} tasks, at {now_s:.6g} s of simulated time")
+
+
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,4 +1,4 @@
-"""The memory pass: what a plan holds at each row, exactly.
+"""The memory pass: what a plan holds at each row, and what an allocator reserves for it.
 
 Memory belongs to the plan, not to the clock. As in PyTorch, buffers are allocated and released on the host in issue
 order, so one pass over the rows gives resident bytes, their peak, and what does not fit.
@@ -6,53 +6,62 @@ order, so one pass over the rows gives resident bytes, their peak, and what does
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stepsim.errors import OutOfMemoryError, PlanError
+from stepsim.errors import PlanError, StepsimError
+from stepsim.memory_levels import Levels, exact_bytes, levels, memory_events
+from stepsim.out_of_memory import bytes_by_role, over_the_limit
 from stepsim.plan import Plan
 from stepsim.timeline import MemorySteps
-from stepsim.units import format_bytes
+
+Accounting = Literal["exact", "caching"]
+"""``exact`` counts the bytes of every buffer; with ``caching`` PyTorch's caching allocator serves them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryProfile:
-    """Bytes resident on each device of ``plan``, for each row.
+    """Bytes on each device of ``plan``, row by row.
 
-    ``during`` and ``after`` have shape (devices, rows): resident bytes while the row runs (what it allocates is there,
-    what it releases still is) and when it is done. ``initial`` is what is there before the first row.
+    ``resident`` is what the buffers take, ``buffer_bytes`` each (shape (buffers,)), and ``reserved`` what the device
+    has given for them. In ``exact`` accounting the two are the same; in ``caching`` a buffer takes a block.
     """
 
     plan: Plan
-    initial: NDArray[np.int64]
-    during: NDArray[np.int64]
-    after: NDArray[np.int64]
+    accounting: Accounting
+    buffer_bytes: NDArray[np.int64]
+    resident: Levels
+    reserved: Levels
+
+    @classmethod
+    def exact(cls, plan: Plan, resident: Levels) -> Self:
+        """The profile of ``plan`` if a buffer takes the bytes that it has."""
+        size_bytes = plan.buffers.size_bytes
+        return cls(plan=plan, accounting="exact", buffer_bytes=size_bytes, resident=resident, reserved=resident)
 
     def peak_bytes(self, device: str) -> int:
-        index = self._index(device)
-        return int(max(self.during[index].max(initial=0), self.initial[index]))
+        return self.resident.peak_bytes(device_index(self.plan, device))
+
+    def peak_reserved_bytes(self, device: str) -> int:
+        return self.reserved.peak_bytes(device_index(self.plan, device))
 
     def peak_row(self, device: str) -> int:
         """The first row at which the peak is resident."""
-        return int(self.during[self._index(device)].argmax())
+        return self.resident.peak_row(device_index(self.plan, device))
 
     def peaks(self) -> dict[str, int]:
-        return {name: self.peak_bytes(name) for name in self.plan.devices.name}
+        return {name: self.resident.peak_bytes(index) for index, name in enumerate(self.plan.devices.name)}
+
+    def by_row(self, device: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bytes resident while each row runs, and when it is done: shape (rows,) each."""
+        return self.resident.by_row(device_index(self.plan, device), len(self.plan))
 
     def by_role(self, device: str, row: int) -> dict[str, int]:
         """Bytes resident while ``row`` runs, by role of the buffers."""
-        buffers = self.plan.buffers
-        first, last = lifetimes(self.plan)
-        live = (buffers.device == self._index(device)) & (first <= row) & (row <= last)
-        found: dict[str, int] = {}
-        for buffer in np.flatnonzero(live):
-            role = buffers.role[buffer]
-            found[role] = found.get(role, 0) + int(buffers.size_bytes[buffer])
-        return found
-
-    def _index(self, device: str) -> int:
-        return device_index(self.plan, device)
+        live = _live(self.plan, device_index(self.plan, device), row)
+        return bytes_by_role(self.plan, live, self.buffer_bytes)
 
 
 def device_index(plan: Plan, device: str) -> int:
@@ -62,18 +71,51 @@ def device_index(plan: Plan, device: str) -> int:
     return plan.devices.name.index(device)
 
 
-def memory_profile(plan: Plan) -> MemoryProfile:
-    """One pass over ``plan``, counting the bytes of every buffer between its allocation and its release."""
-    tasks, num_rows = plan.tasks, len(plan)
-    gained, lost = (np.zeros((len(plan.devices), num_rows), np.int64) for _ in range(2))
-    for change, lists in ((gained, tasks.allocates), (lost, tasks.releases)):
-        place = (plan.buffers.device[lists.values], lists.owners())
-        np.add.at(change, place, plan.buffers.size_bytes[lists.values])
-    first, _ = lifetimes(plan)
-    initial = np.zeros(len(plan.devices), np.int64)
-    np.add.at(initial, plan.buffers.device[first < 0], plan.buffers.size_bytes[first < 0])
-    after = initial[:, np.newaxis] + np.cumsum(gained - lost, axis=1)
-    return MemoryProfile(plan=plan, initial=initial, during=after + lost, after=after)
+def memory_profile(plan: Plan, accounting: Accounting = "exact") -> MemoryProfile:
+    """One pass over ``plan``. ``caching`` accounting counts devices without streams, such as the host, exactly."""
+    return check_memory(plan, {}, accounting)
+
+
+def check_memory(plan: Plan, limits_bytes: Mapping[str, int], accounting: Accounting = "exact") -> MemoryProfile:
+    """The profile of ``plan`` if every device of ``limits_bytes`` stays within its limit.
+
+    In ``caching`` accounting that is the limit of what is reserved: an allocator that reaches it gives back what it
+    caches. Raises `OutOfMemoryError` that names the first row over it, the buffer, and resident bytes by role;
+    `PlanError` for a device that ``plan`` does not use; `StepsimError` for another accounting.
+    """
+    limits = {device_index(plan, device): limit_bytes for device, limit_bytes in limits_bytes.items()}
+    match accounting:
+        case "exact":
+            profile = _exact(plan)
+        case "caching":
+            profile = _caching(plan, limits)
+        case _:
+            raise StepsimError(f"accounting must be one of {list(get_args(Accounting))}, got {accounting!r}")
+    for device, limit_bytes in limits.items():
+        row = profile.reserved.first_over(device, limit_bytes)
+        if row is not None:
+            used_bytes = profile.reserved.while_row(device, row)
+            raise over_the_limit(plan, device, row, _live(plan, device, row), used_bytes, limit_bytes)
+    return profile
+
+
+def _exact(plan: Plan) -> MemoryProfile:
+    events = memory_events(plan)
+    return MemoryProfile.exact(plan, levels(events, exact_bytes(events, plan.buffers.size_bytes)))
+
+
+def _caching(plan: Plan, limits: Mapping[int, int]) -> MemoryProfile:
+    from stepsim.memory_caching import serve_buffers
+
+    events = memory_events(plan)
+    buffer_bytes, resident, reserved = serve_buffers(plan, events, limits)
+    return MemoryProfile(
+        plan=plan,
+        accounting="caching",
+        buffer_bytes=buffer_bytes,
+        resident=levels(events, resident),
+        reserved=levels(events, reserved),
+    )
 
 
 def lifetimes(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -85,39 +127,11 @@ def lifetimes(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return first, last
 
 
-def check_memory(plan: Plan, limits_bytes: Mapping[str, int]) -> MemoryProfile:
-    """The profile of ``plan`` if every device of ``limits_bytes`` stays within its limit.
-
-    Raises `OutOfMemoryError` that names the first row over it, the buffer, and resident bytes by role; `PlanError` for
-    a device that ``plan`` does not use.
-    """
-    profile = memory_profile(plan)
-    for device, limit_bytes in limits_bytes.items():
-        index = device_index(plan, device)
-        if profile.initial[index] > limit_bytes:
-            raise OutOfMemoryError(_message(profile, device, limit_bytes, NO_ROW))
-        over = np.flatnonzero(profile.during[index] > limit_bytes)
-        if len(over):
-            raise OutOfMemoryError(_message(profile, device, limit_bytes, int(over[0])))
-    return profile
-
-
-NO_ROW = -1
-
-
-def _message(profile: MemoryProfile, device: str, limit_bytes: int, row: int) -> str:
-    plan, index = profile.plan, device_index(profile.plan, device)
-    if row == NO_ROW:
-        subject, used_bytes = "before the first task", profile.initial[index]
-    else:
-        here = [b for b in plan.tasks.allocates[row].tolist() if plan.buffers.device[b] == index]
-        largest = max(here, key=lambda buffer: int(plan.buffers.size_bytes[buffer]))
-        size = format_bytes(plan.buffers.size_bytes[largest])
-        subject = f"row {row} ({plan.row_names()[row]}) allocates buffer {plan.buffers.name[largest]!r} of {size}"
-        used_bytes = profile.during[index, row]
-    roles = ", ".join(f"{role} {format_bytes(size)}" for role, size in profile.by_role(device, row).items())
-    used, limit = format_bytes(used_bytes), format_bytes(limit_bytes)
-    return f"out of memory on {device}: {subject}: {used} resident ({roles}), limit {limit}"
+def _live(plan: Plan, device: int, row: int) -> NDArray[np.bool_]:
+    """The buffers that are on ``device`` while ``row`` runs."""
+    first, last = lifetimes(plan)
+    here: NDArray[np.bool_] = plan.buffers.device == device
+    return here & (first <= row) & (row <= last)
 
 
 def memory_steps(profile: MemoryProfile, start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> MemorySteps:
@@ -128,9 +142,14 @@ def memory_steps(profile: MemoryProfile, start_s: NDArray[np.float64], end_s: ND
     """
     begin_s = np.maximum.accumulate(start_s)
     finish_s = np.minimum(np.maximum(begin_s, end_s), np.append(begin_s[1:], np.inf))
-    time_s = np.concatenate([[0.0], np.column_stack([begin_s, finish_s]).ravel()])
-    level = np.stack([profile.during, profile.after], axis=2).reshape(len(profile.initial), 2 * len(start_s))
-    resident = np.concatenate([profile.initial[:, np.newaxis], level], axis=1)
-    changes = np.diff(resident, axis=1, prepend=-1) != 0
-    device, step = np.nonzero(changes)
-    return MemorySteps(device.astype(np.int32), time_s[step], resident[changes])
+    resident = profile.resident
+    rows, num_devices = resident.rows, len(resident.initial)
+    device = np.repeat(np.arange(num_devices, dtype=np.int32), 1 + 2 * np.diff(rows.starts))
+    initial = np.arange(num_devices) + 2 * rows.starts[:-1]
+    begin = rows.owners() + 1 + 2 * np.arange(len(rows.values))
+    time_s, level = np.zeros(len(device)), np.empty(len(device), np.int64)
+    level[initial], level[begin], level[begin + 1] = resident.initial, resident.during, resident.after
+    time_s[begin], time_s[begin + 1] = begin_s[rows.values], finish_s[rows.values]
+    kept = np.diff(level, prepend=-1) != 0
+    kept[initial] = True
+    return MemorySteps(device[kept], time_s[kept], level[kept])

@@ -125,15 +125,20 @@ class RouteTable(Columns):
 
 @dataclass(frozen=True, eq=False)
 class CollectiveTable(Columns):
-    """``kind`` is all_reduce, all_gather, ...; ``members`` how many take part."""
+    """``kind`` is all_reduce, all_gather, reduce_scatter, broadcast or all_to_all, over the devices of ``team``.
+
+    A ring goes round ``team`` in its order, and a broadcast begins at the first of it. ``algorithm`` is ring, tree,
+    hierarchical, or auto: hierarchical where the team fills several nodes, else ring.
+    """
 
     kind: tuple[str, ...]
-    members: NDArray[np.int32]
+    algorithm: tuple[str, ...]
+    team: Ragged
 
 
 @dataclass(frozen=True, eq=False)
 class MarkTable(Columns):
-    """Names for the start of host rows: the borders of a step."""
+    """Names for the start of rows: the borders of a step."""
 
     name: tuple[str, ...]
     row: NDArray[np.int64]
@@ -246,22 +251,20 @@ class Plan:
         return (*lanes, *(f"process {number} {name}" for number, name in threads))
 
     def row_names(self) -> list[str]:
-        """For each row the work or the buffers that it is about."""
-        tasks, buffers = self.tasks, self.buffers.name
-        subjects = (tasks.reads, tasks.writes, tasks.releases)
-        reads, writes, releases = (lists.to_lists() for lists in subjects)
-        names = []
-        for row, (kind, work) in enumerate(zip(tasks.kind.tolist(), tasks.work.tolist(), strict=True)):
-            about = (writes[row] or reads[row] or releases[row])[:1]
-            subject = self.work.kind[work] if work != NONE else ""
-            if about:
-                subject = f"{subject} {buffers[about[0]]}".strip()
-            label = "" if kind in (TaskKind.COMPUTE, TaskKind.HOST) else TaskKind(kind).label
-            names.append(f"{label} {subject}".strip() or TaskKind(kind).label)
-        return names
+        """For each row the work or the buffer that it is about."""
+        from stepsim.plan_names import distinct_row_names
+
+        names, index = distinct_row_names(self)
+        return [names[number] for number in index.tolist()]
+
+    def row_name(self, row: int) -> str:
+        """The work, and the first buffer that ``row`` writes, else reads, else releases."""
+        from stepsim.plan_names import row_name
+
+        return row_name(self, row)
 
     def task(self, row: int) -> Task:
-        """Row ``row`` for people. Naming one row reads all of them: for loops use the columns."""
+        """Row ``row`` for people."""
         tasks, buffers = self.tasks, self.buffers.name
 
         def named(lists: Ragged) -> tuple[str, ...]:
@@ -272,7 +275,7 @@ class Plan:
 
         return Task(
             row=row,
-            name=self.row_names()[row],
+            name=self.row_name(row),
             kind=TaskKind(int(tasks.kind[row])),
             device=entry(self.devices.name, tasks.device),
             stream=entry(self.streams.name, tasks.stream),
@@ -287,6 +290,12 @@ class Plan:
             allocates=named(tasks.allocates),
             releases=named(tasks.releases),
         )
+
+    def repeat(self, steps: int) -> "Plan":
+        """``steps`` copies of this step, joined so that one may run into the next (`stepsim.plan_repeat`)."""
+        from stepsim.plan_repeat import repeat
+
+        return repeat(self, steps)
 
     def save(self, path: str | Path) -> None:
         tables = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -331,8 +340,12 @@ class Origin(IntEnum):
 class CostTable(Columns):
     """Costs, each distinct one once.
 
-    Work takes ``seconds``. A transfer takes ``latency_s + size_bytes / min(rate_cap_bytes_per_s, slowest link)``;
-    where ``fixed`` is set it takes ``seconds`` whatever the links are. Issuing costs its thread ``launch_s``.
+    Work takes ``seconds``. A transfer alone takes ``latency_s + size_bytes / min(rate_cap_bytes_per_s, slowest link)``,
+    a collective the same for the bytes of each of its stages (`stepsim.machines.collectives`); where ``fixed`` is set
+    they take ``seconds`` whatever the links are. Issuing costs its thread ``launch_s``.
+
+    ``sm_share`` and ``bandwidth_share`` (0 to 1) are what a kernel needs of its device to run at full speed, and what a
+    transfer or collective takes of it while it runs. ``spread`` is the standard deviation of the logarithm of the time.
     """
 
     seconds: NDArray[np.float64]
@@ -340,6 +353,9 @@ class CostTable(Columns):
     latency_s: NDArray[np.float64]
     rate_cap_bytes_per_s: NDArray[np.float64]
     fixed: NDArray[np.bool_]
+    sm_share: NDArray[np.float64]
+    bandwidth_share: NDArray[np.float64]
+    spread: NDArray[np.float64]
     origin: NDArray[np.int8]
 
 
@@ -351,20 +367,10 @@ class TaskCosts:
     table: CostTable
 
     def seconds_alone(self, plan: Plan, machine: "Machine") -> NDArray[np.float64]:
-        """What each task takes when nothing else runs, launch apart."""
-        table, tasks = self.table, plan.tasks
-        devices = plan.devices.name
-        slowest = np.array(
-            [
-                min((link.bandwidth_bytes_per_s for link in machine.route(devices[a], devices[b])), default=np.inf)
-                for a, b in zip(plan.routes.source, plan.routes.destination, strict=True)
-            ]
-            + [np.inf]
-        )
-        rate = np.minimum(table.rate_cap_bytes_per_s[self.index], slowest[tasks.route])
-        moved = table.latency_s[self.index] + tasks.size_bytes / rate
-        moves = np.isin(tasks.kind, TRANSFERS) & ~table.fixed[self.index]
-        return np.where(moves, moved, np.where(tasks.kind == TaskKind.RELEASE, 0.0, table.seconds[self.index]))
+        """What each task takes when nothing else runs, launch apart. Shape (tasks,)."""
+        from stepsim.paths import seconds_alone
+
+        return seconds_alone(plan, machine, self)
 
 
 class Costs(Protocol):

@@ -48,9 +48,10 @@ class PlanBuilder:
         self._threads: list[tuple[str, int]] = []
         self._devices: list[tuple[str, int]] = []
         self._routes: dict[tuple[int, int], int] = {}
-        self._collectives: dict[tuple[str, int], int] = {}
+        self._collectives: dict[tuple[str, str, tuple[int, ...]], int] = {}
         self._marks: list[tuple[str, int]] = []
         self._tasks: list[tuple[Any, ...]] = []
+        self._lanes: list[int] = []
         self._last_on_lane: dict[int, int] = {}
         self._uses: list[dict[int, int]] = []
         self._writer: list[int] = []
@@ -109,7 +110,7 @@ class PlanBuilder:
         return number
 
     def mark(self, name: str, row: int) -> None:
-        """Name the start of host row ``row``."""
+        """Name the start of row ``row``."""
         self._marks.append((name, row))
 
     def group(self) -> int:
@@ -158,9 +159,19 @@ class PlanBuilder:
         columns |= {"size_bytes": self._size_of(buffer), "route": route, "group": group}
         return self.add(TaskKind.RECEIVE, stream=stream, writes=[buffer], **columns)
 
-    def collective(self, kind: str, members: int, stream: int, group: int, *, size_bytes: int, **columns: Any) -> int:
-        """One member of a collective of ``members`` rows; ``size_bytes`` is what each of them contributes."""
-        entry = self._collectives.setdefault((kind, members), len(self._collectives))
+    def collective(
+        self,
+        kind: str,
+        team: Sequence[int],
+        stream: int,
+        group: int,
+        *,
+        size_bytes: int,
+        algorithm: str = "auto",
+        **columns: Any,
+    ) -> int:
+        """One member of a collective over the devices of ``team``; ``size_bytes`` is what each of them contributes."""
+        entry = self._collectives.setdefault((kind, algorithm, tuple(team)), len(self._collectives))
         columns |= {"size_bytes": size_bytes, "collective": entry, "group": group}
         return self.add(TaskKind.COLLECTIVE, stream=stream, **columns)
 
@@ -187,11 +198,14 @@ class PlanBuilder:
             self.thread("main")
         row = len(self._tasks)
         lane = stream if stream != NONE else -2 - thread
-        needs = set(after) | self._needed(lane, reads, writes, allocates, releases)
+        needs = self._needed(lane, reads, writes, allocates, releases).union(after)
         device = self._streams[stream][1] if stream != NONE else NONE
         path = NONE if route is None else self._routes.setdefault(route, len(self._routes))
         place = (int(kind), device, stream, thread, blocks_thread, work, size_bytes, path, collective, group)
-        self._tasks.append((*place, sorted(needs), list(reads), list(writes), list(allocates), list(releases)))
+        # Tuples of numbers cost the garbage collector nothing, lists do.
+        lists = (tuple(sorted(needs)), tuple(reads), tuple(writes), tuple(allocates), tuple(releases))
+        self._tasks.append((*place, *lists))
+        self._lanes.append(lane)
         self._last_on_lane[lane] = row
         for buffer in (*reads, *writes):
             self._uses[buffer][lane] = row
@@ -208,16 +222,15 @@ class PlanBuilder:
         releases: Sequence[int],
     ) -> set[int]:
         """Rows on other lanes that the data makes this one wait for."""
-        needed = {self._writer[buffer] for buffer in reads}
-        used = [self._uses[buffer] for buffer in (*writes, *releases)]
-        needed |= {row for uses in used for row in uses.values()}
-        owners = {self._buffers[buffer][-1] for buffer in allocates} - {NONE}
-        needed |= {self._last_on_lane.get(owner, NONE) for owner in owners}
-        return {row for row in needed if row != NONE and self._lane(row) != lane}
-
-    def _lane(self, row: int) -> int:
-        stream, thread = self._tasks[row][2:4]
-        return int(stream if stream != NONE else -2 - thread)
+        writers = {self._writer[buffer] for buffer in reads} - {NONE}
+        needed = {row for row in writers if self._lanes[row] != lane}
+        for buffer in (*writes, *releases):
+            needed.update(row for other, row in self._uses[buffer].items() if other != lane)
+        for buffer in allocates:
+            owner = self._buffers[buffer][-1]
+            if owner != lane and owner in self._last_on_lane:
+                needed.add(self._last_on_lane[owner])
+        return needed
 
     def _move(self, kind: TaskKind, source: int, target: int, stream: int, **columns: Any) -> int:
         route = (self._device_of(source), self._device_of(target))

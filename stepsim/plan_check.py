@@ -1,9 +1,8 @@
-"""The self-check of a plan: tables that fit together, rows that have what they need, groups that meet.
+"""The self-check of a plan: tables that fit together and rows that have what they need.
 
-What is read and what is reused in which order is the matter of `stepsim.plan_order`.
+`stepsim.plan_groups` checks how groups meet, and `stepsim.plan_order` in which order buffers are used.
 """
 
-from collections import defaultdict
 from dataclasses import fields
 
 import numpy as np
@@ -11,8 +10,13 @@ from numpy.typing import NDArray
 
 from stepsim.errors import PlanError
 from stepsim.plan import NONE, TRANSFERS, Plan, TaskKind
-from stepsim.plan_order import BufferCheck, row_error
+from stepsim.plan_groups import check_groups
+from stepsim.plan_names import row_error
+from stepsim.plan_order import check_order
 from stepsim.tables import Ragged
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
+ALGORITHMS = ("auto", "ring", "tree", "hierarchical")
 
 
 def check_plan(plan: Plan) -> None:
@@ -20,13 +24,15 @@ def check_plan(plan: Plan) -> None:
     _check_tables(plan)
     _check_indices(plan)
     _check_lanes(plan)
+    _check_work(plan)
     _check_buffers(plan)
     _check_rows(plan)
     _check_places(plan)
     _check_dependencies(plan)
-    _check_groups(plan)
+    _check_collectives(plan)
+    check_groups(plan)
     _check_marks(plan)
-    BufferCheck(plan).run()
+    check_order(plan)
 
 
 def _check_tables(plan: Plan) -> None:
@@ -66,6 +72,7 @@ def _check_indices(plan: Plan) -> None:
         ("writes", tasks.writes.values, len(buffers), 0),
         ("allocates", tasks.allocates.values, len(buffers), 0),
         ("releases", tasks.releases.values, len(buffers), 0),
+        ("team", plan.collectives.team.values, num_devices, 0),
         ("buffer device", buffers.device, num_devices, 0),
         ("buffer owner", buffers.owner, num_streams, NONE),
         ("stream device", plan.streams.device, num_devices, 0),
@@ -74,6 +81,14 @@ def _check_indices(plan: Plan) -> None:
     ):
         for place in np.flatnonzero((column < lowest) | (column >= size)).tolist():
             raise PlanError(f"{name} at {place}: must be in {lowest}..{size - 1}, got {column[place]}")
+
+
+def _check_work(plan: Plan) -> None:
+    """Sizes of work are no debts."""
+    for name in ("batch", "flop", "bytes_read", "bytes_written"):
+        column = getattr(plan.work, name)
+        for entry in np.flatnonzero(column < 0).tolist():
+            raise _entry_error(plan, "work", entry, f"{name} must be >= 0, got {column[entry]}")
 
 
 def _check_buffers(plan: Plan) -> None:
@@ -149,57 +164,35 @@ def _check_dependencies(plan: Plan) -> None:
         raise row_error(plan, int(owners[place]), problem)
 
 
-def _check_groups(plan: Plan) -> None:
-    """A send meets its receive; the members of a collective are alike, all there, and agree in order."""
-    tasks = plan.tasks
-    members: dict[int, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(tasks.group != NONE).tolist():
-        members[int(tasks.group[row])].append(row)
-    for rows in members.values():
-        _check_group(plan, rows)
-    _check_group_order(plan, members)
+def _check_collectives(plan: Plan) -> None:
+    """Kinds and algorithms are known, and no device is twice in a team."""
+    collectives, team = plan.collectives, plan.collectives.team
+    # A recorded kernel is a team of one, and its kind is its name.
+    is_alone = (np.diff(team.starts) == 1).tolist()
+    for entry, (kind, algorithm) in enumerate(zip(collectives.kind, collectives.algorithm, strict=True)):
+        if kind not in COLLECTIVES and not is_alone[entry]:
+            raise _entry_error(plan, "collective", entry, f"kind must be one of {', '.join(COLLECTIVES)}, got {kind!r}")
+        if algorithm not in ALGORITHMS:
+            raise _entry_error(
+                plan, "collective", entry, f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}"
+            )
+    owners = team.owners()
+    order = np.lexsort((team.values, owners))
+    is_same = (np.diff(owners[order]) == 0) & (np.diff(team.values[order]) == 0)
+    for place in order[1:][is_same].tolist():
+        device = plan.devices.name[team.values[place]]
+        raise _entry_error(plan, "collective", int(owners[place]), f"device {device!r} is twice in its team")
 
 
-def _check_group(plan: Plan, rows: list[int]) -> None:
-    tasks, first = plan.tasks, rows[0]
-    kinds = sorted(int(tasks.kind[row]) for row in rows)
-    if kinds == [TaskKind.SEND, TaskKind.RECEIVE]:
-        same = ("size_bytes", "route")
-    elif set(kinds) == {TaskKind.COLLECTIVE}:
-        same = ("size_bytes", "collective")
-        wanted = int(plan.collectives.members[tasks.collective[first]])
-        if wanted != len(rows):
-            raise row_error(plan, first, f"its collective has {wanted} members, the plan has rows for {len(rows)}")
-    else:
-        labels = [TaskKind(kind).label for kind in kinds]
-        raise row_error(plan, first, f"a group is a send and a receive, or collectives; this one is {labels}")
-    for name in same:
-        values = {int(getattr(tasks, name)[row]) for row in rows}
-        if len(values) > 1:
-            raise row_error(plan, first, f"members of its group differ in {name}: {sorted(values)}")
-    if len({int(tasks.stream[row]) for row in rows}) < len(rows):
-        raise row_error(
-            plan, first, "two members of its group stand on one stream, where the first waits for the second"
-        )
-
-
-def _check_group_order(plan: Plan, members: dict[int, list[int]]) -> None:
-    """Groups over the same streams come in the same order on each of them, or they deadlock."""
-    seen: dict[tuple[int, ...], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    stream = plan.tasks.stream
-    team = {group: tuple(sorted(int(stream[row]) for row in rows)) for group, rows in members.items()}
-    for row in np.flatnonzero(plan.tasks.group != NONE).tolist():
-        group = int(plan.tasks.group[row])
-        seen[team[group]][int(stream[row])].append(group)
-    for orders in seen.values():
-        first, *others = orders.values()
-        for other in others:
-            for one, two in zip(first, other, strict=True):
-                if one != two:
-                    raise row_error(plan, members[one][0], f"members disagree in order: group {one} here, {two} there")
+def _entry_error(plan: Plan, table: str, entry: int, problem: str) -> PlanError:
+    """Names the first row that points to the entry, if there is one."""
+    rows = np.flatnonzero(getattr(plan.tasks, table) == entry)
+    if not len(rows):
+        return PlanError(f"{table} {entry}: {problem}")
+    return row_error(plan, int(rows[0]), f"{table}: {problem}")
 
 
 def _check_marks(plan: Plan) -> None:
     for name, row in zip(plan.marks.name, plan.marks.row.tolist(), strict=True):
-        if not 0 <= row < len(plan) or plan.tasks.kind[row] != TaskKind.HOST:
-            raise PlanError(f"mark {name!r}: must be on a host row, got row {row}")
+        if not 0 <= row < len(plan):
+            raise PlanError(f"mark {name!r}: must be on a row in 0..{len(plan) - 1}, got {row}")

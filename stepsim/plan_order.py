@@ -1,126 +1,147 @@
 """Proof of order: what a plan reads is there, and what it reuses is free.
 
-Order is proved, not assumed: each row has a vector clock over the lanes (streams and threads) of its process, made of
-its dependencies, the row before it in its stream, and the last row of its thread that blocked the thread. Row ``u`` is
-ordered before row ``r`` when the clock of ``r`` has reached ``u``.
+Each rule is a comparison of columns of `stepsim.plan_uses.Uses`. A use that needs an earlier row makes a pair with it.
+Order is proved, not assumed: a pair holds when both rows stand on one lane (a stream or a thread), or when the later
+one depends on a row of the earlier one's lane that does not come before it. Pairs that hold for other reasons, if at
+all, are left to the vector clocks of `stepsim.plan_clocks`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
 
-from stepsim.errors import PlanError
-from stepsim.plan import NONE, Plan, TaskKind
+import numpy as np
+from numpy.typing import NDArray
 
-
-def row_error(plan: Plan, row: int, problem: str) -> PlanError:
-    return PlanError(f"row {row} ({plan.row_names()[row]}): {problem}")
-
-
-class BufferCheck:
-    """One pass in issue order over all uses of buffers, beside the vector clocks."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.lane = plan.lane_of_rows().tolist()
-        tasks = plan.tasks
-        self.reads, self.writes = tasks.reads.to_lists(), tasks.writes.to_lists()
-        self.allocates, self.releases = tasks.allocates.to_lists(), tasks.releases.to_lists()
-        allocated = set(tasks.allocates.values.tolist())
-        self.live = {buffer for buffer in range(len(plan.buffers)) if buffer not in allocated}
-        self.written = set(self.live)
-        self.gone: set[int] = set()
-        self.writer: dict[int, int] = {}
-        self.users: dict[int, dict[int, int]] = defaultdict(dict)
-        self.last_on_lane: dict[int, int] = {}
-
-    def run(self) -> None:
-        for row, clock in enumerate(clocks(self.plan)):
-            self.clock = clock
-            for buffer in self.allocates[row]:
-                self._allocate(row, buffer)
-            for buffer in self.reads[row]:
-                self._read(row, buffer)
-            for buffer in self.writes[row]:
-                self._write(row, buffer)
-            for buffer in self.releases[row]:
-                self._release(row, buffer)
-            self.last_on_lane[self.lane[row]] = row
-
-    def _after(self, row: int) -> bool:
-        return self.clock.get(self.lane[row], NONE) >= row
-
-    def _fail(self, row: int, buffer: int, problem: str) -> PlanError:
-        return row_error(self.plan, row, f"buffer {self.plan.buffers.name[buffer]!r} {problem}")
-
-    def _allocate(self, row: int, buffer: int) -> None:
-        if buffer in self.live or buffer in self.gone:
-            raise self._fail(row, buffer, "is allocated twice")
-        owner = int(self.plan.buffers.owner[buffer])
-        earlier = self.last_on_lane.get(owner, NONE)
-        if owner not in (NONE, self.plan.tasks.stream[row]) and earlier != NONE and not self._after(earlier):
-            raise self._fail(row, buffer, f"is allocated on a foreign stream before row {earlier} of its owner stream")
-        self.live.add(buffer)
-
-    def _use(self, row: int, buffer: int) -> None:
-        if buffer not in self.live:
-            state = "after its release" if buffer in self.gone else "before it is allocated"
-            raise self._fail(row, buffer, f"is used {state}")
-        device = self.plan.buffers.device[buffer]
-        if self.plan.devices.process[device] != self.plan.threads.process[self.plan.tasks.thread[row]]:
-            raise self._fail(row, buffer, "belongs to another process")
-
-    def _read(self, row: int, buffer: int) -> None:
-        self._use(row, buffer)
-        if buffer not in self.written:
-            raise self._fail(row, buffer, "is read before it is written")
-        writer = self.writer.get(buffer)
-        if writer is not None and not self._after(writer):
-            raise self._fail(row, buffer, f"is read without waiting for row {writer}, which writes it")
-        self.users[buffer][self.lane[row]] = row
-
-    def _write(self, row: int, buffer: int) -> None:
-        self._use(row, buffer)
-        for user in self.users[buffer].values():
-            if user != row and not self._after(user):
-                raise self._fail(row, buffer, f"is written without waiting for row {user}, which uses it")
-        self.written.add(buffer)
-        self.writer[buffer] = row
-        self.users[buffer][self.lane[row]] = row
-
-    def _release(self, row: int, buffer: int) -> None:
-        self._use(row, buffer)
-        owner = int(self.plan.buffers.owner[buffer])
-        if owner not in (NONE, self.plan.tasks.stream[row]):
-            raise self._fail(row, buffer, "is released on a stream that does not own it")
-        for user in self.users[buffer].values():
-            if user != row and not self._after(user):
-                raise self._fail(row, buffer, f"is released without waiting for row {user}, which uses it")
-        self.live.discard(buffer)
-        self.gone.add(buffer)
+from stepsim.plan import NONE, Plan
+from stepsim.plan_clocks import clocks
+from stepsim.plan_names import row_error
+from stepsim.plan_uses import Places, Uses, Verb
 
 
-def clocks(plan: Plan) -> Iterator[dict[int, int]]:
-    """For each row in issue order: lane to the last row on it that has ended before this row starts.
+def check_order(plan: Plan) -> None:
+    """Raises `PlanError` for the first use, in issue order, of a buffer that is not there or not free."""
+    uses = Uses.of(plan)
+    faults = [*_lifetime_faults(plan, uses), *_order_faults(plan, uses)]
+    if faults:
+        fault = min(faults, key=lambda fault: fault.number)
+        (place,) = np.flatnonzero(uses.number == fault.number)
+        buffer = plan.buffers.name[uses.buffer[place]]
+        raise row_error(plan, int(uses.row[place]), f"buffer {buffer!r} {fault.problem}")
 
-    The row itself counts on its own lane.
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """``number`` is that of a use, in issue order."""
+
+    number: int
+    problem: str
+
+
+def _lifetime_faults(plan: Plan, uses: Uses) -> list[_Fault]:
+    """For each rule that needs no order between lanes, the first use that breaks it."""
+    number, verb, device = uses.number, uses.verb, plan.buffers.device
+    allocated = uses.first(Verb.ALLOCATE, len(device), missing=NONE)[uses.buffer]
+    released = uses.first(Verb.RELEASE, len(device), missing=len(uses))[uses.buffer]
+    written = uses.first(Verb.WRITE, len(device), missing=len(uses))[uses.buffer]
+    abroad = plan.devices.process[device][uses.buffer] != plan.process_of_rows()[uses.row]
+    return [
+        _Fault(int(number[wrong].min()), problem)
+        for wrong, problem in (
+            ((verb == Verb.ALLOCATE) & (number > allocated), "is allocated twice"),
+            (number > released, "is used after its release"),
+            (number < allocated, "is used before it is allocated"),
+            ((verb != Verb.ALLOCATE) & abroad, "belongs to another process"),
+            ((verb == Verb.READ) & (number < written) & (allocated != NONE), "is read before it is written"),
+            (_foreign(plan, uses, Verb.RELEASE), "is released on a stream that does not own it"),
+        )
+        if number[wrong].size
+    ]
+
+
+def _foreign(plan: Plan, uses: Uses, verb: Verb) -> NDArray[np.int64]:
+    """Places of the uses of this kind whose row stands elsewhere than on the stream that owns the buffer."""
+    places = np.flatnonzero(uses.verb == verb)
+    owner = plan.buffers.owner[uses.buffer[places]]
+    is_foreign = (owner != NONE) & (owner != plan.tasks.stream[uses.row[places]])
+    return np.compress(is_foreign, places)
+
+
+_UNORDERED = {
+    Verb.ALLOCATE: "is allocated on a foreign stream before row {} of its owner stream",
+    Verb.READ: "is read without waiting for row {}, which writes it",
+    Verb.WRITE: "is written without waiting for row {}, which uses it",
+    Verb.RELEASE: "is released without waiting for row {}, which uses it",
+}
+
+
+def _order_faults(plan: Plan, uses: Uses) -> list[_Fault]:
+    """The first use that is not ordered after a row it needs, if there is one; of several such rows the last."""
+    pairs = _unproved(plan, _pairs(plan, uses))
+    needs: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for pair in np.lexsort((-pairs.needed, uses.number[pairs.use])).tolist():
+        needs[int(pairs.row[pair])].append((int(pairs.use[pair]), int(pairs.needed[pair])))
+    lane = plan.lane_of_rows()
+    for row, clock in clocks(plan, _up_to_last(plan, pairs.row)):
+        for use, needed in needs[row]:
+            if clock.get(int(lane[needed]), NONE) < needed:
+                return [_Fault(int(uses.number[use]), _UNORDERED[Verb(uses.verb[use])].format(needed))]
+    return []
+
+
+def _up_to_last(plan: Plan, rows: Places) -> list[int]:
+    """All rows of the processes of ``rows``, up to the last of these."""
+    process = plan.process_of_rows()[: rows.max(initial=NONE) + 1]
+    return np.flatnonzero(np.isin(process, process[rows])).tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """``row`` makes ``use`` (a place in the table of uses), and that must come after row ``needed``."""
+
+    use: Places
+    row: Places
+    needed: Places
+
+    def where(self, which: NDArray[np.bool_]) -> Self:
+        return type(self)(self.use[which], self.row[which], self.needed[which])
+
+
+def _pairs(plan: Plan, uses: Uses) -> _Pairs:
+    """A read needs the last write, a write or release all uses since the last write, and that one too.
+
+    An allocation on a foreign stream needs the last row of the owner stream. What stands on one lane is left out.
     """
-    tasks = plan.tasks
-    dependencies = tasks.dependencies.to_lists()
-    lanes, threads = plan.lane_of_rows().tolist(), tasks.thread.tolist()
-    blocks = ((tasks.kind == TaskKind.HOST) | tasks.blocks_thread).tolist()
-    done: list[dict[int, int]] = []
-    last_on_lane: dict[int, int] = {}
-    last_block: dict[int, int] = {}
-    for row, needs in enumerate(dependencies):
-        before = {*needs, last_on_lane.get(lanes[row], NONE), last_block.get(threads[row], NONE)} - {NONE}
-        clock: dict[int, int] = {}
-        for earlier in before:
-            for lane, reached in done[earlier].items():
-                if reached > clock.get(lane, NONE):
-                    clock[lane] = reached
-        clock[lanes[row]] = row
-        done.append(clock)
-        last_on_lane[lanes[row]] = row
-        if blocks[row]:
-            last_block[threads[row]] = row
-        yield clock
+    lane = plan.lane_of_rows()[uses.row]
+    is_read, is_write = uses.verb == Verb.READ, uses.verb == Verb.WRITE
+    write, claim = uses.last_before(is_write), uses.next_after(uses.verb >= Verb.WRITE)
+    reads = np.flatnonzero(is_read & (write != NONE) & (lane[write] != lane))
+    claimed = np.flatnonzero((is_read | is_write) & (claim != NONE) & (lane[claim] != lane))
+    allocations = _foreign(plan, uses, Verb.ALLOCATE)
+    last = _last_on_lane(plan, plan.buffers.owner[uses.buffer[allocations]], uses.row[allocations])
+    use = np.concatenate([reads, claim[claimed], allocations])
+    needed = np.concatenate([uses.row[write[reads]], uses.row[claimed], last])
+    return _Pairs(use, uses.row[use], needed).where(needed != NONE)
+
+
+def _last_on_lane(plan: Plan, lanes: Places, rows: Places) -> Places:
+    """For each of ``rows`` the last earlier row on the lane beside it, else NONE."""
+    size = len(plan)
+    keys = np.sort(plan.lane_of_rows().astype(np.int64) * size + np.arange(size), kind="stable")
+    found = np.searchsorted(keys, lanes.astype(np.int64) * size + rows) - 1
+    lane, row = np.divmod(keys[found], max(size, 1))
+    return np.where((found >= 0) & (lane == lanes), row, NONE).astype(np.int32)
+
+
+def _unproved(plan: Plan, pairs: _Pairs) -> _Pairs:
+    """Those whose row has no dependency on the lane of ``needed`` that is ``needed`` itself or a later row there."""
+    size, lane, dependencies = len(plan), plan.lane_of_rows(), plan.tasks.dependencies
+    by_lane = np.argsort(lane, kind="stable")
+    rank = np.empty(size, np.int64)
+    rank[by_lane] = np.arange(size)
+    keys = dependencies.owners() * size + rank[dependencies.values]
+    keys = np.append(np.sort(keys, kind="stable"), size * size)
+    found = keys[np.searchsorted(keys, pairs.row.astype(np.int64) * size + rank[pairs.needed])]
+    row, other = np.divmod(found, max(size, 1))
+    other = by_lane[np.where(row == pairs.row, other, 0)]
+    return pairs.where((row != pairs.row) | (lane[other] != lane[pairs.needed]))

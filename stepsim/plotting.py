@@ -4,6 +4,7 @@ import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -110,9 +111,10 @@ def _draw_lanes(axes: Axes, label: str, timeline: Timeline, lanes: Sequence[str]
     for kind, colour in COLOURS.items():
         rows = np.flatnonzero(shown & (spans.kind == kind))
         start_s, end_s = spans.start_s[rows], spans.end_s[rows]
-        bars = _bars(start_s * MS_PER_S, end_s * MS_PER_S, place[spans.lane[rows]])
+        # As an array: of a list matplotlib makes a path for each bar. Its type hints know lists only.
+        bars: Any = _bars(start_s * MS_PER_S, end_s * MS_PER_S, place[spans.lane[rows]])
         edges = np.where(end_s - start_s > wide_s, "white", colour)
-        axes.add_collection(PolyCollection(list(bars), facecolors=colour, edgecolors=edges, linewidths=HAIRLINE_POINTS))
+        axes.add_collection(PolyCollection(bars, facecolors=colour, edgecolors=edges, linewidths=HAIRLINE_POINTS))
     axes.axvline(timeline.makespan_s * MS_PER_S, color=QUIET_COLOUR, linewidth=0.8)
     axes.set_title(f"{label}: {format_seconds(timeline.makespan_s)}", loc="left", fontsize=10)
     axes.set_ylim(max(len(lanes), 1) - 0.5, -0.5)

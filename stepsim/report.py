@@ -1,7 +1,8 @@
 """Report: numbers derived from a timeline and its plan, whether it was simulated or measured."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,30 +10,44 @@ from numpy.typing import NDArray
 from stepsim.errors import StepsimError
 from stepsim.memory import memory_profile
 from stepsim.plan import NONE, TRANSFERS, Origin, Plan, TaskCosts, TaskKind
-from stepsim.timeline import Spans, Timeline
+from stepsim.tables import Ragged
+from stepsim.timeline import Spans, Timeline, end_mark
 
 COMPUTES = (TaskKind.COMPUTE, TaskKind.RECOMPUTE)
 MOVES = (*TRANSFERS, TaskKind.COLLECTIVE)
 """Kinds that keep links busy: what a good plan hides behind `COMPUTES`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """What one run of a plan came to.
 
-    ``busy`` is the share of the makespan in which each lane works (0 for an idle lane). ``exposed_transfer_s`` is the
-    time in which data moves and nothing computes. ``critical_path`` are the rows, in order of time, that led to the
-    last end; ``critical_s`` are its seconds by task kind: what the makespan has beyond them is waiting for launches and
-    for busy engines.
+    ``period_s`` is what one of several steps takes once they follow each other steadily (None for a single step); where
+    it is known, ``samples_per_s`` goes by it. ``busy`` is the share of the makespan in which each lane works (0 for an
+    idle lane). ``exposed_transfer_s`` is the time in which data moves and nothing computes.
     """
 
     makespan_s: float
+    period_s: float | None
     samples_per_s: float | None
     busy: Mapping[str, float]
     exposed_transfer_s: float
     peak_bytes: Mapping[str, int]
-    critical_path: tuple[int, ...]
-    critical_s: Mapping[str, float]
+    timeline: Timeline = field(repr=False, compare=False)
+    plan: Plan = field(repr=False, compare=False)
+
+    @cached_property
+    def critical_path(self) -> tuple[int, ...]:
+        """The rows, in order of time, that led to the last end."""
+        return tuple(critical_path(self.timeline, self.plan).tolist())
+
+    @cached_property
+    def critical_s(self) -> dict[str, float]:
+        """Seconds of the critical path by task kind.
+
+        What the makespan has beyond them is waiting for launches and for busy engines.
+        """
+        return _seconds_along(np.array(self.critical_path, np.int64), self.timeline.spans)
 
 
 def report(timeline: Timeline, plan: Plan, *, batch: int | None = None) -> Report:
@@ -42,16 +57,17 @@ def report(timeline: Timeline, plan: Plan, *, batch: int | None = None) -> Repor
     """
     if timeline.plan_hash != plan.content_hash:
         raise StepsimError(f"the timeline is of plan {timeline.plan_hash[:12]}, not of plan {plan.content_hash[:12]}")
-    spans, makespan_s = timeline.spans, timeline.makespan_s
-    path = critical_path(timeline, plan)
+    makespan_s, period_s = timeline.makespan_s, _period_s(timeline, plan)
+    step_s = makespan_s if period_s is None else period_s
     return Report(
         makespan_s=makespan_s,
-        samples_per_s=batch / makespan_s if batch is not None and makespan_s > 0 else None,
+        period_s=period_s,
+        samples_per_s=batch / step_s if batch is not None and step_s > 0 else None,
         busy=_busy(timeline),
-        exposed_transfer_s=_exposed_transfer_s(spans),
+        exposed_transfer_s=_exposed_transfer_s(timeline.spans),
         peak_bytes=memory_profile(plan).peaks(),
-        critical_path=tuple(path.tolist()),
-        critical_s=_seconds_along(path, spans),
+        timeline=timeline,
+        plan=plan,
     )
 
 
@@ -62,6 +78,29 @@ def trust(plan: Plan, costs: TaskCosts, timeline: Timeline) -> dict[str, float]:
     origin = costs.table.origin[costs.index]
     seconds = np.bincount(origin, spans.end_s - spans.start_s, len(Origin))
     return {one.name.lower(): float(seconds[one] / seconds.sum()) for one in Origin if seconds[one] > 0}
+
+
+def _period_s(timeline: Timeline, plan: Plan) -> float | None:
+    """The mean time from the end of a step to the end of the next, over the later half of the steps; None for one step.
+
+    A step is the rows from its mark to its end mark, or else to the next step. It ends when all rows so far have.
+
+    ::
+
+        row   0   1   2   3   4   5        steps end at 4, 6 and 9; the later half of three steps is the last: 3
+        mark  *       *       *
+        end   1   4   5   6   9   7
+    """
+    row_of = dict(zip(plan.marks.name, plan.marks.row.tolist(), strict=True))
+    ends = {end_mark(name) for name in row_of}
+    steps = sorted((row, name) for name, row in row_of.items() if name not in ends)
+    num_later = len(steps) // 2
+    if num_later == 0:
+        return None
+    following = [*(row for row, _ in steps[1:]), len(plan)]
+    stops = [row_of.get(end_mark(name), stop) for (_, name), stop in zip(steps, following, strict=True)]
+    ended_s = np.append(0.0, np.maximum.accumulate(timeline.spans.end_s))[stops]
+    return float(ended_s[-1] - ended_s[-1 - num_later]) / num_later
 
 
 def _busy(timeline: Timeline) -> dict[str, float]:
@@ -111,65 +150,66 @@ def critical_path(timeline: Timeline, plan: Plan) -> NDArray[np.int64]:
         s0  --F0--      --F1--        F0, out, F1: the copy's end is the start of F1
         d2h       -out-
     """
-    starts, ends = timeline.spans.start_s.tolist(), timeline.spans.end_s.tolist()
+    start_s, end_s = timeline.spans.start_s, timeline.spans.end_s
     before = _Predecessors.of(plan)
     seen: set[int] = set()
     path: list[int] = []
-    row = int(timeline.spans.end_s.argmax()) if len(plan) else NONE
+    row = int(end_s.argmax()) if len(plan) else NONE
     while row != NONE:
         path.append(row)
         seen.add(row)
         waits = [other for other in before.waits(row) if other not in seen]
-        waits += [other for other in before.issued_after(row) if other not in seen and ends[other] <= starts[row]]
-        row = max(waits, key=ends.__getitem__, default=NONE)  # of equal ends the first: a dependency explains more
+        waits += [other for other in before.issued_after(row) if other not in seen and end_s[other] <= start_s[row]]
+        row = max(waits, key=end_s.__getitem__, default=NONE)  # of equal ends the first: a dependency explains more
     return np.array(path[::-1], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Predecessors:
-    """For each row the rows that it may have waited for; NONE where there is none."""
+    """For each row the rows that it may have waited for; NONE where there is none. ``group`` indexes ``members``."""
 
-    dependencies: list[list[int]]
-    on_lane: list[int]
-    on_thread: list[int]
-    blocking: list[int]
-    group: list[int]
-    members: dict[int, list[int]]
+    dependencies: Ragged
+    on_lane: NDArray[np.int64]
+    on_thread: NDArray[np.int64]
+    blocking: NDArray[np.int64]
+    group: NDArray[np.int64]
+    members: Ragged
 
     @classmethod
     def of(cls, plan: Plan) -> "_Predecessors":
         tasks = plan.tasks
         blocks = (tasks.kind == TaskKind.HOST) | tasks.blocks_thread
         everything = np.ones(len(plan), np.bool_)
-        members: dict[int, list[int]] = {}
-        for row in np.flatnonzero(tasks.group != NONE).tolist():
-            members.setdefault(int(tasks.group[row]), []).append(row)
+        grouped = np.flatnonzero(tasks.group != NONE)
+        names, numbers = np.unique(tasks.group[grouped], return_inverse=True)
+        group = np.full(len(plan), NONE)
+        group[grouped] = numbers
         return cls(
-            dependencies=tasks.dependencies.to_lists(),
+            dependencies=tasks.dependencies,
             on_lane=_last_before(plan.lane_of_rows(), everything),
             on_thread=_last_before(tasks.thread, everything),
             blocking=_last_before(tasks.thread, blocks),
-            group=tasks.group.tolist(),
-            members=members,
+            group=group,
+            members=Ragged.from_pairs(numbers, grouped, len(names)),
         )
 
     def together(self, row: int) -> list[int]:
         """``row`` and the others of its group: they start and end as one."""
-        return self.members.get(self.group[row], [row])
+        return [row] if self.group[row] == NONE else self.members[self.group[row]].tolist()
 
     def waits(self, row: int) -> list[int]:
         """Rows that ``row``, or one that it meets, cannot start before."""
         found: list[int] = []
         for one in self.together(row):
-            found += [*self.dependencies[one], self.on_lane[one], self.blocking[one]]
+            found += [*self.dependencies[one].tolist(), int(self.on_lane[one]), int(self.blocking[one])]
         return [other for other in found if other != NONE]
 
     def issued_after(self, row: int) -> list[int]:
         """The row issued just before: on a CPU it holds the thread, on a GPU it may still run."""
-        return [self.on_thread[row]] if self.on_thread[row] != NONE else []
+        return [int(self.on_thread[row])] if self.on_thread[row] != NONE else []
 
 
-def _last_before(place: NDArray[np.int32], counts: NDArray[np.bool_]) -> list[int]:
+def _last_before(place: NDArray[np.int32], counts: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each row the last earlier row of the same ``place`` that ``counts``."""
     order = np.argsort(place, kind="stable")
     latest = np.maximum.accumulate(np.where(counts[order], np.arange(len(order)), NONE))
@@ -178,7 +218,7 @@ def _last_before(place: NDArray[np.int32], counts: NDArray[np.bool_]) -> list[in
     found[place[found] != place[order]] = NONE
     last = np.empty_like(found)
     last[order] = found
-    return [int(row) for row in last]
+    return last
 
 
 def _seconds_along(path: NDArray[np.int64], spans: Spans) -> dict[str, float]:

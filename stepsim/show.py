@@ -4,17 +4,16 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from stepsim.errors import FileError
-from stepsim.machines import Device, Machine, load_machine
+from stepsim.machine_tables import print_machine
+from stepsim.machines import load_machine
 from stepsim.memory import memory_profile
 from stepsim.plan import Plan, TaskKind
 from stepsim.replay import Replay
 from stepsim.tables import read_meta
+from stepsim.text_table import print_table
 from stepsim.timeline import Timeline
 from stepsim.units import format_bytes, format_seconds
 from stepsim.validation import Comparison, load_comparisons
@@ -52,47 +51,8 @@ def _format(path: Path) -> object:
     return "traceEvents, which stepsim replay reads" if "traceEvents" in body else body.get("format")
 
 
-def print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table under its title, columns of numbers to the right. Nothing is read as markup."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for place, head in enumerate(heads):
-        numbers = all(str(row[place])[:1] in "+-0123456789" for row in rows)
-        table.add_column(head, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(str(cell)) for cell in row])
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    console.print(table)
-
-
 def _show_machine(path: Path, console: Console) -> None:
     print_machine(load_machine(path), console)
-
-
-def print_machine(machine: Machine, console: Console) -> None:
-    """Every number with its source."""
-    rows = [row for device in machine.devices for row in _device_rows(device)]
-    for link in machine.links:
-        rate = f"{link.bandwidth_bytes_per_s / 1e9:.2f} GB/s"
-        rows.append((link.name, "bandwidth", rate, link.sources["bandwidth_bytes_per_s"]))
-        rows.append((link.name, "latency", format_seconds(link.latency_s), link.sources["latency_s"]))
-    print_table(console, f"{machine.name}: {machine.description}", ("part", "what", "value", "source"), rows)
-    routes = [(route.source, route.destination, ", then ".join(route.links)) for route in machine.routes]
-    print_table(console, "routes", ("from", "to", "over"), routes)
-
-
-def _device_rows(device: Device) -> list[tuple[str, str, str, str]]:
-    facts = [("memory", format_bytes(device.memory_bytes), "memory_bytes")]
-    if device.memory_bandwidth_bytes_per_s:
-        rate = f"{device.memory_bandwidth_bytes_per_s / 1e9:.0f} GB/s"
-        facts.append(("memory bandwidth", rate, "memory_bandwidth_bytes_per_s"))
-    for dtype, peak in device.peak_flop_per_s.items():
-        facts.append((f"peak {dtype}", f"{peak / 1e12:g} TFLOP/s", "peak_flop_per_s"))
-    if device.num_sms:
-        facts.append(("SMs", str(device.num_sms), "num_sms"))
-    if device.copy_engines > 1:
-        facts.append(("copy engines a direction", str(device.copy_engines), "copy_engines"))
-    name = f"{device.name} ({device.kind})"
-    return [(name, what, value, device.sources[field]) for what, value, field in facts]
 
 
 def _show_workload(path: Path, console: Console) -> None:

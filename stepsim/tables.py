@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -35,10 +35,23 @@ class Ragged:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[int]]) -> Self:
-        lengths = [len(entry) for entry in lists]
-        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
-        flat = [value for entry in lists for value in entry]
-        return cls(starts, np.array(flat, dtype=np.int64))
+        starts = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)), out=starts[1:])
+        return cls(starts, np.fromiter(chain.from_iterable(lists), np.int64, starts[-1]))
+
+    @classmethod
+    def from_pairs(cls, owners: NDArray[np.int64], values: NDArray[np.int64], size: int) -> Self:
+        """``size`` lists: in list ``i`` the values whose owner is ``i``, in order, each once. No value is negative."""
+        span = int(values.max(initial=0)) + 1
+        owners, values = np.divmod(np.unique(owners * span + values), span)
+        return cls(np.searchsorted(owners, np.arange(size + 1)), values)
+
+    @classmethod
+    def chained(cls, parts: Sequence["Ragged"]) -> Self:
+        """The lists of all ``parts``, one part after the other."""
+        lengths = np.concatenate([np.diff(part.starts) for part in parts])
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return cls(starts, np.concatenate([part.values for part in parts]))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -63,7 +76,7 @@ class Ragged:
         return [flat[a:b] for a, b in pairwise(bounds)]
 
 
-VERSION = 1
+VERSION = 2
 """Of all files of stepsim. Another number means that fields have changed."""
 
 Column = NDArray[Any] | Ragged | tuple[str, ...]
@@ -112,15 +125,16 @@ def _held(hint: Any) -> Any:
     return scalar
 
 
-def _parts(column: Column) -> Iterable[bytes]:
+def _parts(column: Column) -> Iterable[bytes | memoryview]:
     match column:
         case tuple():
             yield json.dumps(column).encode()
         case Ragged():
-            yield column.starts.astype("<i8").tobytes()
-            yield column.values.astype("<i8").tobytes()
+            yield np.ascontiguousarray(column.starts, dtype="<i8").data
+            yield np.ascontiguousarray(column.values, dtype="<i8").data
         case _:
-            yield column.dtype.str.encode() + np.ascontiguousarray(column).tobytes()
+            yield column.dtype.str.encode()
+            yield np.ascontiguousarray(column).data
 
 
 def write_zip(path: str | Path, meta: Mapping[str, object], tables: Mapping[str, Columns]) -> None:
@@ -140,6 +154,11 @@ def write_zip(path: str | Path, meta: Mapping[str, object], tables: Mapping[str,
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write ``content`` to ``path``: all of it, or nothing."""
+    write_chunks(path, [content])
+
+
+def write_chunks(path: str | Path, chunks: Iterable[bytes]) -> None:
     """Write to a temporary file beside ``path``, then rename, so that nobody sees half a file."""
     path = Path(path)
     if not path.name:
@@ -147,12 +166,14 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        with temporary.open("wb") as file:
+            file.writelines(chunks)
         temporary.replace(path)
     except OSError as error:
+        raise FileError(path, "output", None, f"cannot be written: {error.strerror}") from error
+    finally:
         with suppress(OSError):
             temporary.unlink()
-        raise FileError(path, "output", None, f"cannot be written: {error.strerror}") from error
 
 
 def read_meta(path: str | Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stepsim.errors import FileError
 from stepsim.plan import Plan, TaskKind
+from stepsim.plan_names import distinct_row_names
 from stepsim.tables import Columns, read_zip, write_zip
 
 FORMAT = "stepsim-timeline"
@@ -34,11 +35,16 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class Spans(Columns):
-    """One row a task, in plan order. ``name`` and ``lane`` index the names of the timeline."""
+    """One row a task, in plan order. ``name`` and ``lane`` index the names of the timeline.
+
+    From ``ready_s`` to ``start_s`` a simulated row waits for a busy engine, or for the others of its group; a measured
+    row is ready when it starts.
+    """
 
     kind: NDArray[np.int8]
     name: NDArray[np.int32]
     lane: NDArray[np.int32]
+    ready_s: NDArray[np.float64]
     start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
 
@@ -58,6 +64,11 @@ class Marks(Columns):
 
     name: tuple[str, ...]
     time_s: NDArray[np.float64]
+
+
+def end_mark(step: str) -> str:
+    """The mark at the end of a step, where it does not last until the next one; at its begin is ``step``."""
+    return f"{step} end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +95,24 @@ class Timeline:
         end_s: NDArray[np.float64],
         source: Source,
         memory: MemorySteps | None = None,
+        ready_s: NDArray[np.float64] | None = None,
     ) -> Self:
         """The timeline of ``plan`` whose row ``i`` ran from ``start_s[i]`` to ``end_s[i]``.
 
-        A mark is the start of its host row.
+        Without ``ready_s`` each row was ready when it started. A mark is the start of its row.
         """
-        names = plan.row_names()
-        labels = tuple(dict.fromkeys(names))
-        code = {label: index for index, label in enumerate(labels)}
+        names, name = distinct_row_names(plan)
         return cls(
             source=source,
             plan_hash=plan.content_hash,
             lanes=plan.lane_names(),
-            names=labels,
+            names=names,
             devices=plan.devices.name,
             spans=Spans(
                 kind=plan.tasks.kind,
-                name=np.array([code[name] for name in names], dtype=np.int32),
-                lane=plan.lane_of_rows().astype(np.int32),
+                name=name,
+                lane=plan.lane_of_rows(),
+                ready_s=start_s if ready_s is None else ready_s,
                 start_s=start_s,
                 end_s=end_s,
             ),

@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
+from near_tie_plans import near_tie_case
+from seeded_plans import Case, busy_case
 from small_machines import RowCosts, gpus
 
 from stepsim.machines import Machine
@@ -132,7 +134,7 @@ class Draft:
     def _all_reduce(self, _: int) -> None:
         group, members = self.builder.group(), [self._in_group(gpu) for gpu in range(self.num_gpus)]
         rows = [
-            self.builder.collective("all_reduce", self.num_gpus, stream, group, size_bytes=8, **columns)
+            self.builder.collective("all_reduce", self.gpu, stream, group, size_bytes=8, **columns)
             for stream, columns in zip(self.reduce, members, strict=True)
         ]
         for gpu, row in enumerate(rows):
@@ -208,3 +210,16 @@ def costs_of(
         latency_s=[latencies[row] for row in price_of],
         rate_cap_bytes_per_s=draw(st.sampled_from([0.5, 1.0, math.inf]), label="rate cap"),
     )
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def busy_plans(max_rows: int = 40) -> st.SearchStrategy[Case]:
+    """Plan, machine and costs with every mechanism; fewer rows of a seed are the begin of more."""
+    return st.builds(busy_case, SEEDS, st.integers(0, max_rows))
+
+
+def near_ties(max_rounds: int = 4) -> st.SearchStrategy[Case]:
+    """Plan, machine and costs whose ends tie on paper before a copy engine."""
+    return st.builds(near_tie_case, SEEDS, st.integers(1, max_rounds))

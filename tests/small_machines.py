@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,9 @@ class RowCosts:
     latency_s: Sequence[float] | float = 0.0
     rate_cap_bytes_per_s: Sequence[float] | float = math.inf
     fixed: Sequence[bool] | bool = False
+    sm_share: Sequence[float] | float = 0.0
+    bandwidth_share: Sequence[float] | float = 0.0
+    spread: Sequence[float] | float = 0.0
 
     def task_costs(self, plan: Plan, machine: Machine) -> TaskCosts:
         num_rows = len(plan)
@@ -69,6 +72,9 @@ class RowCosts:
             latency_s=column(self.latency_s),
             rate_cap_bytes_per_s=column(self.rate_cap_bytes_per_s),
             fixed=column(self.fixed, bool),
+            sm_share=column(self.sm_share),
+            bandwidth_share=column(self.bandwidth_share),
+            spread=column(self.spread),
             origin=column(Origin.GIVEN, np.int8),
         )
         return TaskCosts(np.arange(num_rows, dtype=np.int32), table)
@@ -79,9 +85,7 @@ class RowCosts:
             (np.asarray(prices) * factor).tolist() for prices in (self.seconds, self.launch_s, self.latency_s)
         )
         rate = (np.asarray(self.rate_cap_bytes_per_s) / factor).tolist()
-        return RowCosts(
-            seconds=seconds, launch_s=launch_s, latency_s=latency_s, rate_cap_bytes_per_s=rate, fixed=self.fixed
-        )
+        return replace(self, seconds=seconds, launch_s=launch_s, latency_s=latency_s, rate_cap_bytes_per_s=rate)
 
 
 def spans_of(timeline: Timeline) -> list[tuple[float, float]]:

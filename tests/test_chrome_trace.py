@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_plans import plans
 
+from stepsim import chrome_trace
 from stepsim.chrome_trace import write_chrome_trace
 from stepsim.errors import FileError, StepsimError
+from stepsim.memory import memory_profile, memory_steps
 from stepsim.plan_builder import PlanBuilder
 from stepsim.timeline import MemorySteps, Timeline
 
@@ -155,6 +158,55 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path):
         write_chrome_trace(tmp_path / "file" / "t.json", {"measured": timeline})
 
 
+def test_a_trace_of_no_timeline_has_no_events(tmp_path):
+    write_chrome_trace(tmp_path / "t.json", {})
+
+    assert json.loads((tmp_path / "t.json").read_bytes())["traceEvents"] == []
+
+
+def test_a_plan_without_rows_is_a_process_without_spans(tmp_path):
+    plan = PlanBuilder().build()
+    timeline = Timeline.of(plan, np.zeros(0), np.zeros(0), "simulated")
+
+    write_chrome_trace(tmp_path / "t.json", {"predicted": timeline}, plans={"predicted": plan})
+
+    assert events_of(tmp_path / "t.json").keys() == {"M"}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_a_trace_is_the_same_however_few_events_are_in_memory_at_once(batch, tmp_path, monkeypatch):
+    plan = plan_of(*"FGHIJ")
+    times_s = [(place, place + 1) for place in range(5)]
+    lines = dict.fromkeys(("predicted", "measured"), timeline_of(plan, times_s, steps=[(0.0, 1), (1.0, 2), (2.0, 3)]))
+    write_chrome_trace(tmp_path / "whole.json", lines, plans=dict.fromkeys(lines, plan))
+
+    monkeypatch.setattr(chrome_trace, "BATCH", batch)
+    write_chrome_trace(tmp_path / "parts.json", lines, plans=dict.fromkeys(lines, plan))
+
+    assert (tmp_path / "parts.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+
+def test_the_trace_says_which_plan_each_timeline_is_of_and_whether_it_was_simulated(tmp_path):
+    timeline = timeline_of(plan_of("F"), [(0, 1)])
+
+    write_chrome_trace(tmp_path / "t.json", {"mine": timeline})
+
+    body = json.loads((tmp_path / "t.json").read_bytes())
+    assert body.keys() == {"displayTimeUnit", "otherData", "traceEvents"}
+    assert body["otherData"] == {"mine": {"source": "measured", "plan": timeline.plan_hash}}
+
+
+# Of the Trace Event Format: what an event of each phase has beside ``ph``, ``name`` and ``pid``, and of which type.
+SCHEMA = {
+    "M": {"tid": int, "args": dict},
+    "X": {"cat": str, "tid": int, "ts": float, "dur": float, "args": dict},
+    "C": {"ts": float, "args": dict},
+    "i": {"s": str, "tid": int, "ts": float},
+    "s": {"cat": str, "id": int, "tid": int, "ts": float},
+    "f": {"cat": str, "id": int, "tid": int, "ts": float, "bp": str},
+}
+
+
 def written(label, timeline, plan):
     """What is written for ``timeline``, by phase."""
     with TemporaryDirectory() as folder:
@@ -165,6 +217,73 @@ def written(label, timeline, plan):
 def in_ns(microseconds):
     """As a viewer reads it: whole nanoseconds."""
     return round(microseconds * 1000)
+
+
+@st.composite
+def runs(draw):
+    """Any plan with the timeline that its simulation could be: rows start when all that they wait for has ended."""
+    plan, _ = draw(plans())
+    seconds = draw(st.lists(st.sampled_from([0.0, 1e-10, 1e-3, 0.1]), min_size=len(plan), max_size=len(plan)))
+    lane, free_s, end_s = plan.lane_of_rows().tolist(), defaultdict(float), np.zeros(len(plan))
+    for row, needs in enumerate(plan.tasks.dependencies.to_lists()):
+        end_s[row] = max([free_s[lane[row]], *end_s[needs]]) + seconds[row]
+        free_s[lane[row]] = end_s[row]
+    start_s = end_s - seconds
+    steps = memory_steps(memory_profile(plan), start_s, end_s)
+    return plan, Timeline.of(plan, start_s, end_s, "simulated", steps)
+
+
+@given(runs())
+def test_every_event_has_the_fields_of_its_phase_and_no_others(run):
+    plan, timeline = run
+
+    events = written("predicted", timeline, plan)
+
+    for phase, fields in SCHEMA.items():
+        for event in events[phase]:
+            types = {name: type(value) for name, value in event.items()}
+            assert types == {"ph": str, "name": str, "pid": int, **fields}
+    assert events.keys() <= SCHEMA.keys()
+    assert all(event["args"].keys() == {"row"} for event in events["X"])
+    assert all(event["args"].keys() == {"bytes"} for event in events["C"])
+
+
+@given(runs())
+def test_nothing_is_lost_and_time_goes_on_along_each_lane_and_each_counter(run):
+    plan, timeline = run
+
+    events = written("predicted", timeline, plan)
+
+    assert sorted(event["args"]["row"] for event in events["X"]) == list(range(len(plan)))
+    assert all(event["dur"] >= 0 for event in events["X"])
+    times = defaultdict(list)
+    for event in events["X"]:
+        times["lane", event["tid"]].append(event["ts"])
+    for event in events["C"]:
+        times["memory", event["name"]].append(event["ts"])
+    assert all(column == sorted(column) for column in times.values())
+    assert [event["args"]["bytes"] for event in events["C"]] == timeline.memory.resident_bytes.tolist()
+
+
+@given(runs())
+def test_each_dependency_between_lanes_that_both_last_is_an_arrow(run):
+    plan, timeline = run
+
+    events = written("predicted", timeline, plan)
+
+    lane = plan.lane_of_rows()
+    begin, end = (np.rint(column * 1e9) for column in (timeline.spans.start_s, timeline.spans.end_s))
+    waiting, earlier = plan.tasks.dependencies.owners(), plan.tasks.dependencies.values
+    lasting = [
+        (lane[first] + 1, end[first] - 1, lane[then] + 1, begin[then])
+        for first, then in zip(earlier, waiting, strict=True)
+        if lane[first] != lane[then] and end[first] > begin[first] and end[then] > begin[then]
+    ]
+    arrows = [
+        (start["tid"], in_ns(start["ts"]), finish["tid"], in_ns(finish["ts"]))
+        for start, finish in zip(events["s"], events["f"], strict=True)
+    ]
+    assert sorted(arrows) == sorted(lasting)
 
 
 @given(name=st.text(min_size=1).filter(str.strip), label=st.text())

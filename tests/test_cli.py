@@ -27,7 +27,21 @@ OPTIONS = {
     "record": ["FACTORY", "--batch", "--repeats", "--threads", "--output", "-o", "--json"],
     "fit": ["TRACE", "--output", "-o", "--json"],
     "plan": ["WORKLOAD", "--machine", "--strategy", "--memory", "--calibration", "--output", "-o", "--json"],
-    "simulate": ["PLAN", "--machine", "--calibration", "--perfetto", "--plot", "--output", "-o", "--json"],
+    "simulate": [
+        "PLAN",
+        "--machine",
+        "--calibration",
+        "--perfetto",
+        "--plot",
+        "--engine",
+        "--sharing",
+        "--repeat",
+        "--runs",
+        "--seed",
+        "--output",
+        "-o",
+        "--json",
+    ],
     "execute": ["PLAN", "FACTORY", "--threads", "--output", "-o", "--json"],
     "validate": [
         "PLAN",
@@ -41,6 +55,7 @@ OPTIONS = {
         "--json",
     ],
     "replay": ["TRACE", "--json"],
+    "machines": ["NAME", "--plot", "--json"],
     "show": ["FILE"],
 }
 """All commands, in the order of the data flow, with all that they take. Whoever adds one says so here."""

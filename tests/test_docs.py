@@ -73,14 +73,14 @@ def test_the_examples_of_a_module_print_what_they_show(module):
 
 
 def test_the_machine_of_the_how_to_is_a_machine(tmp_path):
-    (described,) = blocks_of(ROOT / "docs/how-to/describe-a-machine.md", "toml")
-    path = tmp_path / "workstation.toml"
-    path.write_text(described)
+    node, cluster = blocks_of(ROOT / "docs/how-to/describe-a-machine.md", "toml")
+    (tmp_path / "workstation.toml").write_text(node)
+    (tmp_path / "lab.toml").write_text(cluster)
 
-    machine = load_machine(path)
+    machine, lab = load_machine(tmp_path / "workstation.toml"), load_machine(tmp_path / "lab.toml")
 
-    assert machine.name == "workstation"
-    assert [link.name for link in machine.route("host", "gpu0")] == ["from host"]
+    assert [link.name for link in machine.route("host", "gpu0")] == ["host to switch", "switch to gpu0"]
+    assert [link.name for link in lab.route("node0/host", "node3/host")] == ["node0/host to net", "node3/net to host"]
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=names_of(PAGES_WITH_COMMANDS))

@@ -248,7 +248,7 @@ def one_f_one_b(num_microbatches=4):
     for rank in firsts:
         builder.collective(
             "all_reduce",
-            len(firsts),
+            [rank.gpu for rank in firsts],
             rank.compute,
             group,
             size_bytes=1,
@@ -317,8 +317,8 @@ def test_two_stages_with_a_replicated_first_one_run_one_forward_one_backward():
 def test_the_pipeline_gives_back_all_but_its_weights():
     profile = memory_profile(one_f_one_b())
 
-    assert profile.initial.tolist() == [1, 1, 1]
-    assert profile.after[:, -1].tolist() == [1, 1, 1]
+    assert profile.resident.initial.tolist() == [1, 1, 1]
+    assert [profile.by_row(device)[1][-1] for device in profile.plan.devices.name] == [1, 1, 1]
 
 
 def test_processes_of_the_pipeline_meet_only_in_groups():
@@ -360,7 +360,7 @@ def recorded_step():
     backward = kernel(autograd, 5.0, 1.0)
     group = builder.group()
     row(
-        builder.collective("nccl", 1, nccl, group, size_bytes=100, thread=autograd, after=[backward]),
+        builder.collective("nccl", [gpu], nccl, group, size_bytes=100, thread=autograd, after=[backward]),
         2.5,
         0.5,
     )
@@ -436,7 +436,10 @@ def turbodl(release_early):
     return builder.build()
 
 
-TURBODL_COSTS = GivenCosts(seconds={"F": 1.0, "loss": 1.0, "BD": 1.0, "BW3": 3.0, "BW2": 0.5, "BW1": 0.5})
+TURBODL_COSTS = GivenCosts(
+    seconds={"F": 1.0, "loss": 1.0, "BD": 1.0, "BW3": 3.0, "BW2": 0.5, "BW1": 0.5},
+    sm_share={"BD": 0.5, "BW3": 0.5, "BW2": 0.5, "BW1": 0.5},
+)
 
 
 def test_turbodl_releases_late_and_keeps_the_critical_stream_running():

@@ -49,8 +49,8 @@ def good():
     builder.send(y, gpu1, out, message, thread=zero)
     builder.receive(z, gpu0, into, message, allocates=[z], thread=one)
     builder.compute(builder.work("F"), s1, reads=[z], thread=one)
-    builder.collective("all_reduce", 2, side, reduction, size_bytes=4, thread=zero)
-    builder.collective("all_reduce", 2, s1, reduction, size_bytes=4, thread=one)
+    builder.collective("all_reduce", [0, 1], side, reduction, size_bytes=4, thread=zero)
+    builder.collective("all_reduce", [0, 1], s1, reduction, size_bytes=4, thread=one)
     return builder.build()
 
 
@@ -65,6 +65,8 @@ def put(plan, table, column, place, value):
         lists = old.to_lists()
         lists[place] = value
         new = Ragged.from_lists(lists)
+    elif isinstance(old, tuple):
+        new = (*old[:place], value, *old[place + 1 :])
     else:
         new = old.copy()
         new[place] = value
@@ -232,14 +234,51 @@ OTHER_TABLES = {
     "a stream on no device": ("streams", "device", 0, NONE, "stream device at 0: must be in 0..2, got -1"),
     "a route from nowhere": ("routes", "source", 0, NONE, "route source at 0: must be in 0..2, got -1"),
     "a route to an unknown device": ("routes", "destination", 0, 3, "route destination at 0: must be in 0..2, got 3"),
-    "a mark on a kernel": ("marks", "row", 0, F, "mark 'step': must be on a host row, got row 1"),
-    "a mark on no row": ("marks", "row", 0, 11, "mark 'step': must be on a host row, got row 11"),
-    "a collective of more members": (
-        "collectives",
-        "members",
+    "a mark on no row": ("marks", "row", 0, 11, "mark 'step': must be on a row in 0..10, got 11"),
+    "work of negative FLOP": ("work", "flop", 1, -5, "row 1 (F x): work: flop must be >= 0, got -5"),
+    "work that writes negative bytes": (
+        "work",
+        "bytes_written",
         0,
-        3,
+        -1,
+        "row 0 (begin): work: bytes_written must be >= 0, got -1",
+    ),
+    "a team with an unknown device": ("collectives", "team", 0, [0, 3], "team at 1: must be in 0..2, got 3"),
+    "a team with a device twice": (
+        "collectives",
+        "team",
+        0,
+        [1, 1],
+        "row 9 (collective): collective: device 'gpu1' is twice in its team",
+    ),
+    "a team with a device on which no member stands": (
+        "collectives",
+        "team",
+        0,
+        [0, 2],
+        "row 9 (collective): no member of its group is on 'host', which is in its team",
+    ),
+    "a team of more devices than members": (
+        "collectives",
+        "team",
+        0,
+        [0, 1, 2],
         "row 9 (collective): its collective has 3 members, the plan has rows for 2",
+    ),
+    "an unknown kind of collective": (
+        "collectives",
+        "kind",
+        0,
+        "gossip",
+        "row 9 (collective): collective: kind must be one of all_reduce, all_gather, reduce_scatter, broadcast, "
+        "all_to_all, got 'gossip'",
+    ),
+    "an unknown algorithm": (
+        "collectives",
+        "algorithm",
+        0,
+        "star",
+        "row 9 (collective): collective: algorithm must be one of auto, ring, tree, hierarchical, got 'star'",
     ),
 }
 
@@ -266,6 +305,28 @@ def test_lists_that_do_not_end_where_their_values_end_are_refused():
     assert refusal(torn) == "tasks: the starts of reads do not divide its values into lists"
 
 
+def test_a_mark_may_stand_on_any_row():
+    check_plan(put(good(), "marks", "row", 0, F))
+
+
+def test_a_recorded_kernel_is_a_collective_of_one_whose_kind_is_its_name():
+    builder = PlanBuilder()
+    gpu = builder.device("gpu0")
+    kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    builder.collective(kernel, [gpu], builder.stream("nccl", gpu), builder.group(), size_bytes=8)
+
+    assert builder.build().collectives.kind == (kernel,)
+
+
+def test_a_fault_of_an_entry_that_no_row_points_to_is_named_by_its_table():
+    builder = PlanBuilder()
+    builder.device("gpu0")
+    builder.work("F", flop=-1)
+
+    with pytest.raises(PlanError, match=r"^work 0: flop must be >= 0, got -1$"):
+        builder.build()
+
+
 # --- what takes two rows to break -----------------------------------------------------------------------------------
 
 
@@ -287,7 +348,7 @@ def test_members_that_disagree_in_order_are_refused():
     a, b = builder.group(), builder.group()
     for stream, order in zip(streams, [(a, b), (b, a)], strict=True):
         for group in order:
-            builder.collective("all_reduce", 2, stream, group, size_bytes=1)
+            builder.collective("all_reduce", [0, 1], stream, group, size_bytes=1)
 
     with pytest.raises(PlanError, match=r"^row 0 \(collective\): members disagree in order: group 0 here, 1 there$"):
         builder.build()

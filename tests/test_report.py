@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepsim.costmodels import RecordedCosts
 from stepsim.costmodels.given import GivenCosts
 from stepsim.errors import StepsimError
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
@@ -10,7 +11,9 @@ from stepsim.plan import CostTable, Origin, TaskCosts
 from stepsim.plan_builder import PlanBuilder
 from stepsim.report import critical_path, report, trust
 from stepsim.simulator import simulate
-from stepsim.timeline import Timeline
+from stepsim.timeline import Timeline, end_mark
+from stepsim.traces.kineto import read_kineto
+from stepsim.traces.replay import machine_of, rebuild
 
 INVENTED = {"memory_bytes": "invented"}
 LINK_SOURCES = {"latency_s": "invented", "bandwidth_bytes_per_s": "invented"}
@@ -128,6 +131,100 @@ def test_samples_per_second_need_a_batch():
 
     assert report(timeline, plan, batch=32).samples_per_s == 64.0
     assert report(timeline, plan).samples_per_s is None
+
+
+def in_steps(*steps):
+    """A kernel for each (start, end); those of a step follow its mark."""
+    step = Step()
+    for number, times_s in enumerate(steps):
+        rows = [step.compute() for _ in times_s]
+        step.builder.mark(f"step {number}", rows[0])
+    return step.ran(*(pair for times_s in steps for pair in times_s))
+
+
+def test_the_period_is_the_mean_over_the_later_half_of_the_steps():
+    """
+    step  0     1   2 3
+    s0    000000111122333     steps end at 6, 10, 12 and 15: the later half takes 2 and 3
+    """
+    timeline, plan = in_steps([(0, 4), (4, 6)], [(6, 10)], [(10, 12)], [(12, 15)])
+
+    assert report(timeline, plan).period_s == 2.5
+
+
+def test_of_two_steps_the_period_is_what_the_second_adds():
+    timeline, plan = in_steps([(0, 4)], [(4, 7)])
+
+    assert report(timeline, plan).period_s == 3.0
+
+
+def test_a_step_ends_when_all_rows_up_to_then_have_ended():
+    """The first row of step 0 outlives step 1, which adds nothing; step 2 adds 2."""
+    timeline, plan = in_steps([(0, 9), (0, 1)], [(1, 2)], [(2, 11)])
+
+    assert report(timeline, plan).period_s == 2.0
+
+
+@pytest.mark.parametrize("steps", [[], [[(0, 4)]]], ids=["no mark", "one mark"])
+def test_less_than_two_steps_have_no_period(steps):
+    timeline, plan = in_steps(*steps)
+
+    assert report(timeline, plan).period_s is None
+
+
+def test_marks_may_come_in_any_order_and_those_of_one_row_are_one_after_the_other():
+    step = Step()
+    rows = [step.compute() for _ in range(3)]
+    for name, row in (("c", rows[2]), ("a", rows[0]), ("b", rows[2])):
+        step.builder.mark(name, row)
+    timeline, plan = step.ran((0, 1), (1, 3), (3, 7))
+
+    assert report(timeline, plan).period_s == 4.0
+
+
+def test_what_lies_between_recorded_steps_counts_and_their_ends_are_no_steps_of_their_own():
+    """Two profiler steps of 4 with a gap of 3 before the second and of 5 before the third: 9 is the later half.
+
+    mark    1    end     2    end        3    end
+    s0      1111   gap   2222    gap     3333
+    """
+    step = Step()
+    for number in (1, 2, 3):
+        step.builder.mark(f"ProfilerStep#{number}", step.sync("begin"))
+        step.compute()
+        step.builder.mark(end_mark(f"ProfilerStep#{number}"), step.sync("end"))
+        step.compute("gap")
+
+    timeline, plan = step.ran(
+        *[(0, 0), (0, 4), (4, 4), (4, 7)],
+        *[(7, 7), (7, 11), (11, 11), (11, 16)],
+        *[(16, 16), (16, 20), (20, 20), (20, 29)],
+    )
+
+    assert report(timeline, plan).period_s == 9.0
+
+
+def test_the_period_of_a_recording_is_the_mean_of_its_last_steps(data_dir):
+    """Six profiler steps of ResNet-50, of 116 to 182 ms, which follow each other without a pause."""
+    trace = read_kineto(data_dir / "kineto/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz")
+    rebuilt = rebuild(trace)
+    costs = RecordedCosts(seconds=rebuilt.seconds, launch_s=rebuilt.launch_s)
+
+    found = report(simulate(rebuilt.plan, machine_of(trace), costs), rebuilt.plan)
+
+    assert found.period_s == pytest.approx(np.mean([step.measured_s for step in rebuilt.steps[3:]]), rel=0.02)
+
+
+def test_throughput_goes_by_the_period_where_there_is_one():
+    timeline, plan = in_steps([(0, 6)], [(6, 8)])
+
+    assert report(timeline, plan, batch=8).samples_per_s == 4.0
+
+
+def test_steps_that_add_no_time_have_no_throughput():
+    timeline, plan = in_steps([(0, 6)], [(0, 1)])
+
+    assert report(timeline, plan, batch=8).samples_per_s is None
 
 
 def test_peak_bytes_are_those_of_the_plan():
@@ -292,7 +389,17 @@ def test_trust_is_the_share_of_busy_seconds_by_origin():
     timeline, plan = step.ran((0, 3), (3, 4), (4, 8))
     zeros = np.zeros(3)
     origin = np.array([Origin.ROOFLINE, Origin.MEASURED, Origin.MEASURED], np.int8)
-    table = CostTable(zeros, zeros, zeros, zeros + np.inf, zeros > 0, origin)
+    table = CostTable(
+        seconds=zeros,
+        launch_s=zeros,
+        latency_s=zeros,
+        rate_cap_bytes_per_s=zeros + np.inf,
+        fixed=zeros > 0,
+        sm_share=zeros,
+        bandwidth_share=zeros,
+        spread=zeros,
+        origin=origin,
+    )
 
     shares = trust(plan, TaskCosts(np.arange(3, dtype=np.int32), table), timeline)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from small_machines import RowCosts, gpus
 
 from stepsim.errors import FileError, StepsimError
-from stepsim.machines import Device, DeviceKind, Link, Machine, Route, load_machine, save_machine, shipped_machines
+from stepsim.machines import Device, DeviceKind, Link, Machine, Route, save_machine
 from stepsim.plan_builder import PlanBuilder
 from stepsim.replay import replay
 from stepsim.show import ROWS_SHOWN, print_comparisons, print_replay, print_table, show
@@ -76,17 +76,6 @@ def test_a_machine_is_shown_with_every_number_and_its_source(tmp_path):
     assert "a stopwatch" in text
     assert "a ruler" in text
     assert "gpu0 host lane" in words(text)
-
-
-@pytest.mark.parametrize("name", shipped_machines())
-def test_a_shipped_machine_can_be_shown(tmp_path, name):
-    machine = load_machine(name)
-    save_machine(machine, tmp_path / "m.toml")
-
-    text = words(shown(tmp_path / "m.toml", width=1000))
-
-    assert all(link.name in text for link in machine.links)
-    assert all(source in text for device in machine.devices for source in device.sources.values())
 
 
 def test_a_workload_is_shown_by_its_ops(tmp_path):

@@ -26,6 +26,7 @@ from stepsim.tables import (
     read_meta,
     read_zip,
     write_bytes,
+    write_chunks,
     write_zip,
 )
 from stepsim.timeline import Timeline
@@ -65,6 +66,27 @@ def test_ragged_lists_come_back_as_they_went_in(lists):
     assert [ragged[index].tolist() for index in range(len(ragged))] == lists
     assert ragged.owners().tolist() == [index for index, entry in enumerate(lists) for _ in entry]
     assert ragged.is_whole
+
+
+pair = st.tuples(st.integers(0, 4), st.integers(0, 9))
+
+
+@given(st.lists(pair))
+def test_lists_made_of_pairs_have_each_value_once_and_in_order(pairs):
+    owners, values = np.array(pairs, np.int64).reshape(-1, 2).T
+
+    found = Ragged.from_pairs(owners, values, 5)
+
+    assert found.is_whole
+    assert found.to_lists() == [sorted({value for owner, value in pairs if owner == place}) for place in range(5)]
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, 9))), min_size=1))
+def test_chained_lists_follow_each_other(parts):
+    chained = Ragged.chained([Ragged.from_lists(lists) for lists in parts])
+
+    assert chained.is_whole
+    assert chained.to_lists() == [entry for lists in parts for entry in lists]
 
 
 @pytest.mark.parametrize(
@@ -394,19 +416,24 @@ def test_a_folder_where_the_file_should_be_is_told_and_nothing_is_left(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("problem", "raised", "message"),
+    [
+        (OSError(28, os.strerror(28)), FileError, "plan: output: cannot be written: No space left on device"),
+        (KeyboardInterrupt(), KeyboardInterrupt, ""),
+    ],
+    ids=["disk full", "stopped"],
+)
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(problem, raised, message, tmp_path):
     path = tmp_path / "plan"
     path.write_bytes(b"old")
 
-    def full(self, content):
-        with open(self, "wb") as file:
-            file.write(content[:1])
-        raise OSError(28, os.strerror(28))
+    def chunks():
+        yield b"n"
+        raise problem
 
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
-
-    with pytest.raises(FileError, match="plan: output: cannot be written: No space left on device"):
-        write_bytes(path, b"new")
+    with pytest.raises(raised, match=message):
+        write_chunks(path, chunks())
 
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan"]

@@ -48,7 +48,7 @@ def test_makespan_is_from_time_0_to_the_last_end():
     assert measured().makespan_s == 6.0
 
 
-def test_marks_are_the_starts_of_their_host_rows():
+def test_marks_are_the_starts_of_their_rows():
     marks = measured().marks
 
     assert dict(zip(marks.name, marks.time_s.tolist(), strict=True)) == {"begin": 0.5, "end": 3.0}

@@ -208,9 +208,9 @@ def test_an_entry_without_a_field_is_refused(tmp_path):
     [
         ("{", "is not JSON"),
         ('{"format": "stepsim-workload"}', "must be stepsim-comparison"),
-        ('{"format": "stepsim-comparison"}', "version: must be 1: another stepsim wrote it"),
-        ('{"format": "stepsim-comparison", "version": 1}', "comparisons: must be a list"),
-        ('{"format": "stepsim-comparison", "version": 1, "comparisons": [7]}', r"comparisons\.0: .*got 7"),
+        ('{"format": "stepsim-comparison"}', "version: must be 2: another stepsim wrote it"),
+        ('{"format": "stepsim-comparison", "version": 2}', "comparisons: must be a list"),
+        ('{"format": "stepsim-comparison", "version": 2, "comparisons": [7]}', r"comparisons\.0: .*got 7"),
     ],
 )
 def test_a_file_that_holds_no_comparisons_is_refused(text, message, tmp_path):

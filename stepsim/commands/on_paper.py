@@ -1,6 +1,7 @@
 """Verbs that need neither torch nor the machine in question: files in, files out."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,11 @@ from stepsim.commands.options import (
     STDOUT,
     AsJson,
     CalibrationFile,
+    EngineName,
     MachineName,
     Output,
     PlanFile,
+    SharingName,
     TimelineOutput,
     WorkloadFile,
     machine_and_costs,
@@ -24,6 +27,8 @@ from stepsim.errors import InfeasibleError, StepsimError
 from stepsim.units import format_bytes, format_seconds, parse_bytes
 
 SEARCH_LIMIT_S = 60.0
+LONG_ROWS = 100_000
+"""From so many rows on a run takes long enough to show its progress."""
 
 
 def fit(
@@ -100,18 +105,31 @@ def simulate(
     calibration: CalibrationFile = None,
     perfetto: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file (.png, .svg, .pdf).")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Which engine runs: they agree to the last bit.")] = "auto",
+    sharing: Annotated[SharingName, typer.Option(help="How the kernels of a device share it.")] = "leftover",
+    repeat: Annotated[int, typer.Option(min=1, help="Run this many steps, one behind the other.")] = 1,
+    runs: Annotated[int, typer.Option(min=0, help="Also so many runs with noise, for quantiles.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
     output: TimelineOutput = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a plan on a simulated machine."""
+    import numpy as np
+
     from stepsim.plan import Plan
+    from stepsim.progress import progress
     from stepsim.report import report, trust
+    from stepsim.simulator import choose_engine, step_times
     from stepsim.simulator import simulate as simulating
 
     described, costs = machine_and_costs(machine, calibration)
     loaded = Plan.load(plan)
+    if repeat > 1:
+        loaded = loaded.repeat(repeat)
+    chosen = choose_engine(len(loaded)) if engine == "auto" else engine
     began_s = time.monotonic()
-    timeline = simulating(loaded, described, costs)
+    with progress("simulating") if len(loaded) >= LONG_ROWS else nullcontext() as tick:
+        timeline = simulating(loaded, described, costs, engine=chosen, sharing=sharing, progress=tick)
     seconds = time.monotonic() - began_s
     if plot is not None:
         from stepsim.plotting import plot_timelines, save_figure
@@ -129,13 +147,21 @@ def simulate(
         "peak_bytes": dict(found.peak_bytes),
         "busy": dict(found.busy),
         "tasks": len(loaded),
-        "engine": "reference",
+        "engine": chosen,
         "seconds": seconds,
         "trust": trust(loaded, costs.task_costs(loaded, described), timeline),
     }
+    told = f"{format_seconds(found.makespan_s if found.period_s is None else found.period_s)} a step"
+    if found.period_s is not None:
+        facts["period_s"] = found.period_s
+    if runs:
+        generator = np.random.default_rng(seed)
+        times = step_times(loaded, described, costs, num_runs=runs, generator=generator, sharing=sharing)
+        facts["quantiles_s"] = times.quantiles()
+        low, middle, high = (format_seconds(seconds) for seconds in times.quantiles().values())
+        told += f", with noise {middle} ({low} to {high} in 90 % of {runs} runs)"
     peaks = ", ".join(f"{device} {format_bytes(peak)}" for device, peak in found.peak_bytes.items())
-    step = f"{format_seconds(found.makespan_s)} a step ({trust_in(calibration)})"
-    print_result(f"{step}, peak {peaks}, {len(loaded)} tasks", facts, as_json)
+    print_result(f"{told} ({trust_in(calibration)}), peak {peaks}, {len(loaded)} tasks", facts, as_json)
 
 
 def replay(

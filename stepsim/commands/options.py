@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -29,6 +29,8 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each op; al
 FactoryPath = Annotated[str, typer.Argument(metavar="FACTORY", help=A_FACTORY)]
 WorkloadFile = Annotated[Path, typer.Argument(metavar="WORKLOAD", help="A file that stepsim capture wrote.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that stepsim plan wrote.")]
+EngineName = Literal["auto", "reference", "compiled"]
+SharingName = Literal["leftover", "fair"]
 MachineName = Annotated[str, typer.Option(help="A shipped machine, a .toml file, or this_cpu.")]
 CalibrationFile = Annotated[
     Path | None, typer.Option(help="A file that stepsim fit wrote; without it costs are a bound from the data sheet.")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.distinct import cost_table, distinct
+from stepsim.costmodels.distinct import collective_latency_s, cost_table, distinct
 from stepsim.costmodels.measured import MeasuredTable, check_seconds
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
@@ -81,6 +81,7 @@ class Calibration:
             latency_s=[latency_s for latency_s, _ in moves],
             rate_cap_bytes_per_s=[rate for _, rate in moves],
             move_origin=Origin.INTERPOLATED,
+            collective_latency_s=[collective_latency_s(plan, machine, entry) for entry in range(len(plan.collectives))],
             launch_s=self.launch_s,
         )
         return TaskCosts(found.index, table)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepsim.costmodels.distinct import cost_table, distinct
+from stepsim.costmodels.distinct import collective_latency_s, cost_table, distinct
 from stepsim.errors import CalibrationError
 from stepsim.machines import Machine
 from stepsim.plan import NONE, Origin, Plan, TaskCosts
@@ -26,6 +26,7 @@ class DataSheetCosts:
             latency_s=[_latency_s(plan, machine, route) for route, _ in found.moves.tolist()],
             rate_cap_bytes_per_s=np.full(len(found.moves), np.inf),
             move_origin=Origin.ROOFLINE,
+            collective_latency_s=[collective_latency_s(plan, machine, entry) for entry in range(len(plan.collectives))],
             launch_s=0.0,
         )
         return TaskCosts(found.index, table)

@@ -1,21 +1,24 @@
 """What a plan holds once or many times, once each, so that a cost model prices each thing once."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from stepsim.errors import CalibrationError
+from stepsim.machines import Machine
+from stepsim.machines.collectives import collective_stages
 from stepsim.plan import NONE, TRANSFERS, CostTable, Origin, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Distinct:
-    """The distinct work and transfers of a plan.
+    """The distinct work, transfers and collectives of a plan.
 
     ``works`` has (work, device) in each row, where the device of host work is NONE; ``moves`` has (route, size in
-    bytes). ``index`` has, for each task, its row in a table of all works, then all moves, then one row for what costs
-    nothing, as `cost_table` makes it.
+    bytes). ``index`` has, for each task, its row in a table of all works, then all moves, then the collectives of the
+    plan, then one row for what costs nothing, as `cost_table` makes it.
     """
 
     works: NDArray[np.int64]
@@ -24,27 +27,24 @@ class Distinct:
 
 
 def distinct(plan: Plan) -> Distinct:
-    """Raises `CalibrationError` for a plan with collectives, which no cost model of one device prices."""
     tasks = plan.tasks
-    if len(plan.collectives):
-        raise CalibrationError(
-            f"the plan has a collective {plan.collectives.kind[0]!r}, which these costs do not cover"
-        )
     moving = np.isin(tasks.kind, TRANSFERS)
     working = (tasks.work != NONE) & ~moving
     works, work_of = _unique(tasks.work[working], tasks.device[working])
     moves, move_of = _unique(tasks.route[moving], tasks.size_bytes[moving])
-    index = np.full(len(plan), len(works) + len(moves), np.int32)
+    first = len(works) + len(moves)
+    index = np.where(tasks.collective != NONE, first + tasks.collective, first + len(plan.collectives)).astype(np.int32)
     index[working] = work_of
     index[moving] = len(works) + move_of
     return Distinct(works=works, moves=moves, index=index)
 
 
-def _unique(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct pairs, shape (pairs, 2), and which of them each entry is."""
-    pairs = np.column_stack([first, second]).astype(np.int64)
-    found, place = np.unique(pairs, axis=0, return_inverse=True)
-    return found, place.reshape(-1)
+def _unique(first: NDArray[Any], second: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct pairs, shape (pairs, 2), as they come first, and which of them each entry is."""
+    code, values = pd.factorize(second)
+    place, keys = pd.factorize(first.astype(np.int64) * max(len(values), 1) + code)
+    one, two = np.divmod(np.asarray(keys, np.int64), max(len(values), 1))
+    return np.stack([one, np.asarray(values, np.int64)[two]], axis=1), place
 
 
 def cost_table(
@@ -54,16 +54,36 @@ def cost_table(
     latency_s: ArrayLike,
     rate_cap_bytes_per_s: ArrayLike,
     move_origin: Origin,
+    collective_latency_s: ArrayLike,
     launch_s: float,
 ) -> CostTable:
-    """The table that `Distinct.index` points into: seconds of work, latency and rate of moves, and one row of zeros."""
-    num_works, num_moves = np.size(work_s), np.size(latency_s)
-    size = num_works + num_moves + 1
+    """The table that `Distinct.index` points into: seconds of work, latency and rate of moves, latency of collectives.
+
+    Until a model says what a kernel needs of its device it is taken to need all SMs. A collective moves its bytes as
+    fast as its links let it.
+    """
+    num_works, num_moves, num_collectives = np.size(work_s), np.size(latency_s), np.size(collective_latency_s)
+    rest = num_collectives + 1
+    size = num_works + num_moves + rest
     return CostTable(
-        seconds=np.concatenate([work_s, np.zeros(num_moves + 1)]),
+        seconds=np.concatenate([work_s, np.zeros(num_moves + rest)]),
         launch_s=np.full(size, launch_s),
-        latency_s=np.concatenate([np.zeros(num_works), latency_s, [0.0]]),
-        rate_cap_bytes_per_s=np.concatenate([np.full(num_works, np.inf), rate_cap_bytes_per_s, [np.inf]]),
+        latency_s=np.concatenate([np.zeros(num_works), latency_s, collective_latency_s, [0.0]]),
+        rate_cap_bytes_per_s=np.concatenate(
+            [np.full(num_works, np.inf), rate_cap_bytes_per_s, np.full(rest, np.inf)],
+        ),
         fixed=np.zeros(size, np.bool_),
-        origin=np.concatenate([work_origin, np.full(num_moves + 1, move_origin)]).astype(np.int8),
+        sm_share=np.concatenate([np.ones(num_works), np.zeros(num_moves + rest)]),
+        bandwidth_share=np.zeros(size),
+        spread=np.zeros(size),
+        origin=np.concatenate(
+            [work_origin, np.full(num_moves, move_origin), np.full(rest, Origin.ROOFLINE)],
+        ).astype(np.int8),
     )
+
+
+def collective_latency_s(plan: Plan, machine: Machine, entry: int) -> float:
+    """What the steps of collective ``entry`` take over the links of ``machine``, however few the bytes."""
+    table = plan.collectives
+    team = [plan.devices.name[device] for device in table.team[entry].tolist()]
+    return sum(stage.latency_s for stage in collective_stages(machine, table.kind[entry], table.algorithm[entry], team))

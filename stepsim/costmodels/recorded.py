@@ -33,6 +33,9 @@ class RecordedCosts:
             latency_s=np.zeros(size),
             rate_cap_bytes_per_s=np.full(size, np.inf),
             fixed=np.ones(size, np.bool_),
+            sm_share=np.zeros(size),
+            bandwidth_share=np.zeros(size),
+            spread=np.zeros(size),
             origin=np.full(size, Origin.RECORDED, np.int8),
         )
         return TaskCosts(np.arange(size, dtype=np.int32), table)

@@ -14,6 +14,7 @@ from stepsim.executor.instructions import interpret, lower
 from stepsim.executor.lanes import CpuLanes, Lanes
 from stepsim.executor.meter import MemoryMeter
 from stepsim.memory import MemoryProfile, lifetimes, memory_steps
+from stepsim.memory_levels import levels_of_rows
 from stepsim.plan import Plan
 from stepsim.timeline import Timeline
 from stepsim.workloads import Workload
@@ -90,11 +91,9 @@ class Executor:
 
     def _profile(self, levels: Sequence[int]) -> MemoryProfile:
         """The measured levels, first and two for each row, as a profile. Only the computing device is metered."""
-        num_devices, num_rows = len(self.plan.devices), len(self.instructions)
-        initial = np.zeros(num_devices, np.int64)
-        during, after = (np.zeros((num_devices, num_rows), np.int64) for _ in range(2))
-        initial[self.device], during[self.device], after[self.device] = levels[0], levels[1::2], levels[2::2]
-        return MemoryProfile(plan=self.plan, initial=initial, during=during, after=after)
+        during, after = (np.array(levels[first::2], np.int64) for first in (1, 2))
+        measured = levels_of_rows(len(self.plan.devices), self.device, levels[0], during, after)
+        return MemoryProfile.exact(self.plan, measured)
 
     def _execution(
         self, timeline: Timeline, live: Sequence[torch.Tensor | None], memory: MemoryProfile | None

@@ -15,7 +15,7 @@ import torch
 from stepsim.executor.bound import BoundProgram
 from stepsim.executor.instructions import HostCopy, Instruction, RowAction, interpret
 from stepsim.executor.lanes import CpuLanes, Lanes
-from stepsim.machines.files import processor
+from stepsim.machines.this_cpu import processor
 from stepsim.traces.trace import COLUMNS, Trace
 
 COPY_SIZES_BYTES = tuple(2**power for power in range(12, 26))

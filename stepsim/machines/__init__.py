@@ -1,7 +1,9 @@
 """Hardware: devices, links, machines, and the descriptions that ship with the package."""
 
-from stepsim.machines.files import load_machine, save_machine, shipped_machines, this_cpu
+from stepsim.machines.cluster import cluster
+from stepsim.machines.files import load_machine, save_machine, shipped_machines
 from stepsim.machines.machine import Device, DeviceKind, Link, Machine, Route
+from stepsim.machines.this_cpu import this_cpu
 
 __all__ = [
     "Device",
@@ -9,6 +11,7 @@ __all__ = [
     "Link",
     "Machine",
     "Route",
+    "cluster",
     "load_machine",
     "save_machine",
     "shipped_machines",

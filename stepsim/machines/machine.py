@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -13,21 +13,24 @@ from stepsim.errors import MachineError
 class DeviceKind(StrEnum):
     """A GPU runs its streams beside the host. A CPU has no queue: a row on it runs on the thread that issues it.
 
-    A host device is memory only: where swapped-out tensors go.
+    A host device is memory only: where swapped-out tensors go. A network is a port without memory, through which the
+    nodes of a cluster meet.
     """
 
     GPU = "gpu"
     CPU = "cpu"
     HOST = "host"
+    NETWORK = "network"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU, CPU, or host memory.
+    """One GPU, CPU, host memory, or network.
 
-    ``memory_bytes`` is what one process can allocate. ``peak_flop_per_s`` is by dtype; peaks are data-sheet values and
-    0 or empty where unknown. ``copy_engines`` counts engines for each direction; one needs no source. ``sources`` says
-    for each number where it comes from.
+    ``memory_bytes`` is what one process can allocate, 0 for a network. ``peak_flop_per_s`` is by dtype; peaks are
+    data-sheet values and 0 or empty where unknown. ``copy_engines`` counts engines for each direction; one needs no
+    source. ``speed`` is how fast kernels run here beside what the costs say: 0.8 is a straggler. ``node`` is the node
+    of a cluster that it is in. ``sources`` says for each number where it comes from.
     """
 
     name: str
@@ -39,47 +42,59 @@ class Device:
     memory_bandwidth_bytes_per_s: float = 0.0
     num_sms: int = 0
     copy_engines: int = 1
+    speed: float = 1.0
+    node: str = ""
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
-        _check_number(where, "memory_bytes", self.memory_bytes, positive=True)
+        is_network = self.kind is DeviceKind.NETWORK
+        if is_network and self.memory_bytes:
+            raise MachineError(f"{where}: memory_bytes of a network must be 0, got {self.memory_bytes}")
+        _check_number(where, "memory_bytes", self.memory_bytes, positive=not is_network)
         _check_number(where, "memory_bandwidth_bytes_per_s", self.memory_bandwidth_bytes_per_s)
         _check_number(where, "num_sms", self.num_sms)
         _check_number(where, "copy_engines", self.copy_engines, positive=True)
+        _check_number(where, "speed", self.speed, positive=True)
         for dtype, peak in self.peak_flop_per_s.items():
             _check_number(where, f"peak_flop_per_s.{dtype}", peak, positive=True)
         given = {
-            "memory_bytes": True,
+            "memory_bytes": not is_network,
             "peak_flop_per_s": bool(self.peak_flop_per_s),
             "memory_bandwidth_bytes_per_s": bool(self.memory_bandwidth_bytes_per_s),
             "num_sms": bool(self.num_sms),
             "copy_engines": self.copy_engines > 1,
+            "speed": self.speed != 1,
         }
         _check_sources(where, given, self.sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One direction of a connection between two devices.
+    """One direction of a connection, or what several share: a half-duplex bus, the uplink of a PCIe switch.
 
-    ``bandwidth_bytes_per_s`` is what large transfers achieve, not what the data sheet advertises.
+    ``bandwidth_bytes_per_s`` is what large transfers achieve, not what the data sheet advertises. ``ends``, if told,
+    are the two places that it joins: devices, or points between them such as a switch. It leads from the first to the
+    second, and back too where no other link does.
     """
 
     name: str
     latency_s: float
     bandwidth_bytes_per_s: float
     sources: Mapping[str, str]
+    ends: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         where = f"link {self.name!r}"
         _check_number(where, "latency_s", self.latency_s)
         _check_number(where, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, positive=True)
         _check_sources(where, {"latency_s": True, "bandwidth_bytes_per_s": True}, self.sources)
+        if self.ends and self.ends[0] == self.ends[1]:
+            raise MachineError(f"{where}: ends must differ, got {self.ends[0]!r} twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The links that a transfer from ``source`` to ``destination`` occupies."""
+    """The links that a transfer from ``source`` to ``destination`` occupies, in order."""
 
     source: str
     destination: str
@@ -103,8 +118,31 @@ class Machine:
         for route in self.routes:
             for name in (route.source, route.destination):
                 self.device(name)
-            for name in route.links:
-                self.link(name)
+            self._check_connects(route)
+
+    def _check_connects(self, route: Route) -> None:
+        """Walk a route whose links all tell their ends."""
+        where = f"machine {self.name!r}: route from {route.source!r} to {route.destination!r}"
+        links = [self.link(name) for name in route.links]
+        if not links:
+            raise MachineError(f"{where} has no links")
+        if any(link.ends is None for link in links):
+            return
+        place = route.source
+        for link in links:
+            after = self._across(link, place)
+            if after is None:
+                raise MachineError(f"{where}: link {link.name!r} does not lead on from {place!r}")
+            place = after
+        if place != route.destination:
+            raise MachineError(f"{where} ends at {place!r}")
+
+    def _across(self, link: Link, place: str) -> str | None:
+        """Where ``link`` leads from ``place``, if anywhere."""
+        first, second = link.ends or (None, None)
+        if place == first:
+            return second
+        return first if place == second and (second, first) not in self._joined else None
 
     def _check_unique(self, what: str, names: Sequence[str]) -> None:
         for name, times in Counter(names).items():
@@ -118,6 +156,14 @@ class Machine:
     @cached_property
     def _links(self) -> dict[str, Link]:
         return {link.name: link for link in self.links}
+
+    @cached_property
+    def _joined(self) -> set[tuple[str, str]]:
+        return {link.ends for link in self.links if link.ends}
+
+    @cached_property
+    def _networks(self) -> tuple[str, ...]:
+        return tuple(device.name for device in self.devices if device.kind is DeviceKind.NETWORK)
 
     @cached_property
     def _routes(self) -> dict[tuple[str, str], tuple[Link, ...]]:
@@ -134,12 +180,31 @@ class Machine:
         return self._links[name]
 
     def route(self, source: str, destination: str) -> tuple[Link, ...]:
-        """The links from ``source`` to ``destination``; none within a device."""
+        """The links from ``source`` to ``destination``: their own route, else through a network; none within a device.
+
+        Raises `MachineError` where nothing leads there.
+        """
         if source == destination:
             return ()
-        if (source, destination) not in self._routes:
-            raise MachineError(f"machine {self.name!r} has no route from {source!r} to {destination!r}")
-        return self._routes[source, destination]
+        routes = self._routes
+        if (source, destination) in routes:
+            return routes[source, destination]
+        for network in self._networks:
+            if (source, network) in routes and (network, destination) in routes:
+                return routes[source, network] + routes[network, destination]
+        raise MachineError(f"machine {self.name!r} has no route from {source!r} to {destination!r}")
+
+    def with_speeds(self, speeds: Mapping[str, float]) -> "Machine":
+        """This machine with other speeds for some devices, by name: what if one were a straggler?"""
+        changed = {name: _with_speed(self.device(name), speed) for name, speed in speeds.items()}
+        return replace(self, devices=tuple(changed.get(device.name, device) for device in self.devices))
+
+
+def _with_speed(device: Device, speed: float) -> Device:
+    sources = {name: source for name, source in device.sources.items() if name != "speed"}
+    if speed != 1:
+        sources["speed"] = "what if"
+    return replace(device, speed=speed, sources=sources)
 
 
 def _check_number(where: str, name: str, value: float, *, positive: bool = False) -> None:

@@ -1,44 +1,38 @@
-"""The reference engine: the contract of the simulator, written to be read. Each mechanism is a SimPy process.
+"""The reference engine: the contract of the simulator (``docs/reference/simulator.md``), written to be read.
 
-At an instant all ends come first, with zero-duration work, to a fixed point; then starts, by ready time and plan order.
+Streams and threads are SimPy processes (`queues`). What their rows share has a file each: `kernels` on a device,
+`copy_engines`, `flows` over links; `moves` puts the last two together. `instants` says what comes before what at one
+time, `settling` how much is left when a rate changes.
 """
 
 from collections import defaultdict
 
-import numpy as np
-
-from stepsim.machines import Machine
-from stepsim.memory import check_memory, memory_steps
-from stepsim.plan import NONE, Costs, Plan
-from stepsim.simulator.deadlock import check_all_ran
+from stepsim.errors import StoppedError
+from stepsim.plan import NONE
+from stepsim.simulator.outcome import Outcome, Progress, Sharing
+from stepsim.simulator.problem import Problem
 from stepsim.simulator.queues import run_stream, run_thread
-from stepsim.simulator.run import prepare
-from stepsim.timeline import Timeline
+from stepsim.simulator.run import Run
 
 
-def simulate(plan: Plan, machine: Machine, costs: Costs) -> Timeline:
-    """Run ``plan`` on a simulated ``machine``, each task at its price in ``costs``.
-
-    Raises `DeadlockError` for tasks that can never start, `OutOfMemoryError` for a plan that needs more than a device
-    has, `MachineError` for a device or route that the machine lacks, `CalibrationError` for a senseless cost.
-    """
-    limits = {name: machine.device(name).memory_bytes for name in plan.devices.name}
-    profile = check_memory(plan, limits)
-    run = prepare(plan, machine, costs)
-    for rows in _rows_by(plan.tasks.stream.tolist()).values():
+def run_reference(problem: Problem, sharing: Sharing, progress: Progress | None = None) -> Outcome:
+    """Run until nothing happens any more. Raises `StoppedError` on Ctrl-C."""
+    run = Run(problem, sharing, progress)
+    for rows in _rows_by(problem.stream.tolist()):
         run.env.process(run_stream(run, rows))
-    for rows in _rows_by(plan.tasks.thread.tolist()).values():
+    for rows in _rows_by(problem.thread.tolist()):
         run.env.process(run_thread(run, rows))
-    run.env.run()
-    check_all_ran(run)
-    start_s, end_s = np.array(run.start_s), np.array(run.end_s)
-    return Timeline.of(plan, start_s, end_s, "simulated", memory_steps(profile, start_s, end_s))
+    try:
+        run.env.run()
+    except KeyboardInterrupt:
+        raise StoppedError(run.num_ended, len(problem.plan), run.env.now) from None
+    return run.outcome()
 
 
-def _rows_by(column: list[int]) -> dict[int, list[int]]:
+def _rows_by(column: list[int]) -> list[list[int]]:
     """Rows in plan order for each entry of a column, but NONE."""
     found: dict[int, list[int]] = defaultdict(list)
     for row, entry in enumerate(column):
         if entry != NONE:
             found[entry].append(row)
-    return found
+    return list(found.values())

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pandas as pd
 
+from stepsim.timeline import end_mark
 from stepsim.traces.handover import HostEvents, handovers
 from stepsim.traces.trace import Trace
 
@@ -183,11 +184,6 @@ def _borders(steps: pd.DataFrame) -> Iterator[Border]:
     for thread, start_s, end_s, name in zip(*columns, strict=True):
         yield Border(thread, start_s, name)
         yield Border(thread, end_s, end_mark(name))
-
-
-def end_mark(step: str) -> str:
-    """The mark at the end of a step; the one at its begin has the name of the step."""
-    return f"{step} end"
 
 
 def _host_events(rows: pd.DataFrame) -> HostEvents:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
 from stepsim.plan import Plan
-from stepsim.timeline import Timeline
-from stepsim.traces.moments import end_mark, recording_of
+from stepsim.timeline import Timeline, end_mark
+from stepsim.traces.moments import recording_of
 from stepsim.traces.rows import RowWriter
 from stepsim.traces.trace import Trace
 

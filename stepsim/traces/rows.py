@@ -79,7 +79,9 @@ class RowWriter:
         host_end = [row.source, row.destination].count("device") == 1
         if row.kind == "collective":
             group = self.builder.group()
-            number = self.builder.collective(row.name, 1, stream, group, size_bytes=row.size_bytes, **columns)
+            number = self.builder.collective(
+                row.name, [self.devices[row.device]], stream, group, size_bytes=row.size_bytes, **columns
+            )
         elif row.kind == "copy" and host_end:
             ends = (self.host, self.devices[row.device])
             route = ends if row.destination == "device" else ends[::-1]

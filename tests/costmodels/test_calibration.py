@@ -125,13 +125,17 @@ def test_a_plan_without_copies_needs_none():
     assert timeline.makespan_s == pytest.approx(LAUNCH_S + WORK_S["matrix"])
 
 
-def test_collectives_are_refused_rather_than_free():
+def test_a_collective_takes_what_the_links_of_its_team_need():
     builder = PlanBuilder()
-    stream = builder.stream("compute", builder.device("gpu0"))
-    builder.collective("all_reduce", 1, stream, builder.group(), size_bytes=8)
+    devices = [builder.device("cpu0"), builder.device("host")]
+    group = builder.group()
+    for device in devices:
+        builder.collective("all_reduce", devices, builder.stream("reduce", device), group, size_bytes=8)
+    plan = builder.build()
 
-    with pytest.raises(CalibrationError, match="'all_reduce'"):
-        CALIBRATION.task_costs(builder.build(), gpus())
+    alone_s = CALIBRATION.task_costs(plan, cpu()).seconds_alone(plan, cpu())
+
+    assert alone_s.tolist() == [8.0, 8.0]  # 2 (n - 1) / n of 8 bytes at 1 byte a second, over links without latency
 
 
 def test_several_traces_of_one_machine_make_one_calibration():

@@ -1,5 +1,7 @@
+from dataclasses import replace
+
 import pytest
-from small_machines import link
+from small_machines import gpus, link
 
 from stepsim.costmodels import DataSheetCosts
 from stepsim.errors import CalibrationError
@@ -126,10 +128,15 @@ def test_host_work_of_no_length_is_free_and_other_host_work_is_refused():
         costs.task_costs(host_row(bytes_read=8), machine)
 
 
-def test_collectives_are_refused_rather_than_free():
+def test_a_collective_takes_its_steps_and_its_bytes_over_the_links_of_its_team():
     builder = PlanBuilder()
-    stream = builder.stream("compute", builder.device("gpu0"))
-    builder.collective("all_reduce", 1, stream, builder.group(), size_bytes=8)
+    devices = [builder.device(f"gpu{i}") for i in range(4)]
+    group = builder.group()
+    for device in devices:
+        builder.collective("all_reduce", devices, builder.stream("reduce", device), group, size_bytes=400)
+    plan, machine = builder.build(), gpus(4, bandwidth_bytes_per_s=100.0)
+    machine = replace(machine, links=tuple(replace(link, latency_s=0.25) for link in machine.links))
 
-    with pytest.raises(CalibrationError, match="'all_reduce'"):
-        DataSheetCosts().task_costs(builder.build(), two_hops())
+    alone_s = DataSheetCosts().task_costs(plan, machine).seconds_alone(plan, machine)
+
+    assert alone_s.tolist() == [6 * 0.25 + 2 * 3 / 4 * 400 / 100.0] * 4

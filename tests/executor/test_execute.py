@@ -69,10 +69,11 @@ def check(plan: Plan, bound: BoundProgram) -> None:
     handed_out = sum(bound.workload.tensors[tensor].size_bytes for tensor in results_of(bound))
     assert unequal(execution, reference) == []
     assert measured.peak_bytes(CPU) == predicted.peak_bytes(CPU)
-    assert measured.initial[cpu] == predicted.initial[cpu]
-    np.testing.assert_array_equal(measured.during[cpu], predicted.during[cpu])
-    np.testing.assert_array_equal(measured.after[cpu, :-1], predicted.after[cpu, :-1])
-    assert measured.after[cpu, -1] == predicted.after[cpu, -1] + handed_out
+    assert measured.resident.initial[cpu] == predicted.resident.initial[cpu]
+    (during, after), (measured_during, measured_after) = predicted.by_row(CPU), measured.by_row(CPU)
+    np.testing.assert_array_equal(measured_during, during)
+    np.testing.assert_array_equal(measured_after[:-1], after[:-1])
+    assert measured_after[-1] == after[-1] + handed_out
 
 
 def results_of(bound: BoundProgram) -> set[int]:

@@ -76,7 +76,7 @@ def host_work(plan: OneRow) -> None:
 
 
 def collective(plan: OneRow) -> None:
-    plan.builder.collective("all_reduce", 1, plan.stream, plan.builder.group(), size_bytes=4)
+    plan.builder.collective("all_reduce", [0], plan.stream, plan.builder.group(), size_bytes=4)
 
 
 def copy_on_the_device(plan: OneRow) -> None:

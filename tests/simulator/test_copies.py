@@ -1,11 +1,8 @@
-"""Closed forms: copy engines and links. On `gpus` a link moves 1 byte per second, so that bytes are seconds."""
-
-from itertools import pairwise
+"""Closed forms: copy engines. On `gpus` a link moves 1 byte per second, so that bytes are seconds."""
 
 import pytest
-from small_machines import RowCosts, device, gpus, link, spans_of
+from small_machines import RowCosts, gpus, spans_of
 
-from stepsim.machines import DeviceKind, Machine, Route
 from stepsim.plan import TaskKind
 from stepsim.plan_builder import PlanBuilder
 from stepsim.simulator import simulate
@@ -26,7 +23,7 @@ def copies(sizes_bytes, *, inward):
 @pytest.mark.parametrize(
     ("compute_s", "swap_s"), [(2.0, 3.0), (3.0, 2.0), (1.0, 1.0)], ids=["swap-bound", "compute-bound", "balanced"]
 )
-def test_double_buffering_hides_all_but_the_first_swap(num_layers, compute_s, swap_s):
+def test_double_buffering_hides_all_but_the_first_swap(num_layers, compute_s, swap_s, engine):
     """Makespan is swap + (n - 1) * max(swap, compute) + compute, whichever is the bottleneck.
 
     h2d      0000 1111 2222   into two buffers in turn
@@ -41,7 +38,7 @@ def test_double_buffering_hides_all_but_the_first_swap(num_layers, compute_s, sw
         builder.copy(weights, buffers[layer % 2], h2d)
         builder.compute(builder.work("F"), compute, reads=[buffers[layer % 2]])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=compute_s))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=compute_s), engine=engine)
 
     expected_s = swap_s + (num_layers - 1) * max(swap_s, compute_s) + compute_s
     assert timeline.makespan_s == pytest.approx(expected_s, rel=1e-12)
@@ -49,7 +46,7 @@ def test_double_buffering_hides_all_but_the_first_swap(num_layers, compute_s, sw
 
 @pytest.mark.parametrize("num_layers", [1, 2, 8])
 @pytest.mark.parametrize(("compute_s", "swap_s"), [(2.0, 3.0), (3.0, 2.0)], ids=["swap-bound", "compute-bound"])
-def test_swapping_out_overlaps_with_the_computation_that_follows(num_layers, compute_s, swap_s):
+def test_swapping_out_overlaps_with_the_computation_that_follows(num_layers, compute_s, swap_s, engine):
     """Makespan is compute + (n - 1) * max(compute, swap) + swap.
 
     compute  00 11 22
@@ -63,14 +60,14 @@ def test_swapping_out_overlaps_with_the_computation_that_follows(num_layers, com
         builder.compute(builder.work("F"), compute, writes=[y], allocates=[y])
         builder.swap_out(y, y_on_host, d2h)
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=compute_s))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=compute_s), engine=engine)
 
     expected_s = compute_s + (num_layers - 1) * max(compute_s, swap_s) + swap_s
     assert timeline.makespan_s == pytest.approx(expected_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 4096, 10**9])
-def test_a_copy_takes_latency_and_its_bytes_over_the_bandwidth(size_bytes):
+def test_a_copy_takes_latency_and_its_bytes_over_the_bandwidth(size_bytes, engine):
     """l + n / b"""
     latency_s, bandwidth_bytes_per_s = 1e-5, 12.4e9
 
@@ -78,13 +75,14 @@ def test_a_copy_takes_latency_and_its_bytes_over_the_bandwidth(size_bytes):
         copies([size_bytes], inward=[True]),
         gpus(bandwidth_bytes_per_s=bandwidth_bytes_per_s),
         RowCosts(latency_s=latency_s),
+        engine=engine,
     )
 
     assert timeline.makespan_s == pytest.approx(latency_s + size_bytes / bandwidth_bytes_per_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("rate_cap_bytes_per_s", [0.5, 1.0, 4.0])
-def test_a_copy_is_no_faster_than_its_own_rate_cap(rate_cap_bytes_per_s):
+def test_a_copy_is_no_faster_than_its_own_rate_cap(rate_cap_bytes_per_s, engine):
     """n / min(cap, b)"""
     size_bytes, bandwidth_bytes_per_s = 8, 2.0
 
@@ -92,66 +90,84 @@ def test_a_copy_is_no_faster_than_its_own_rate_cap(rate_cap_bytes_per_s):
         copies([size_bytes], inward=[False]),
         gpus(bandwidth_bytes_per_s=bandwidth_bytes_per_s),
         RowCosts(rate_cap_bytes_per_s=rate_cap_bytes_per_s),
+        engine=engine,
     )
 
     expected_s = size_bytes / min(rate_cap_bytes_per_s, bandwidth_bytes_per_s)
     assert timeline.makespan_s == pytest.approx(expected_s, rel=1e-12)
 
 
-def test_a_copy_with_a_recorded_time_takes_that_time_whatever_the_link():
-    timeline = simulate(copies([1000], inward=[True]), gpus(), RowCosts(seconds=0.25, latency_s=7.0, fixed=True))
+def test_a_copy_with_a_recorded_time_takes_that_time_whatever_the_link(engine):
+    timeline = simulate(
+        copies([1000], inward=[True]), gpus(), RowCosts(seconds=0.25, latency_s=7.0, fixed=True), engine=engine
+    )
 
     assert timeline.makespan_s == 0.25
 
 
-def test_copies_in_one_direction_take_turns_at_the_engine():
+def test_copies_in_one_direction_take_turns_at_the_engine(engine):
     """Three copies of 2, 3 and 4: 2 + 3 + 4.
 
     s0       00
     s1       ..111
     s2       .....2222
     """
-    timeline = simulate(copies([2, 3, 4], inward=[True] * 3), gpus(), RowCosts())
+    timeline = simulate(copies([2, 3, 4], inward=[True] * 3), gpus(), RowCosts(), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 2.0), (2.0, 5.0), (5.0, 9.0)]
 
 
-def test_copies_in_opposite_directions_overlap():
+def test_copies_in_opposite_directions_overlap(engine):
     """max(3, 5).
 
     d2h      000
     h2d      11111
     """
-    timeline = simulate(copies([3, 5], inward=[False, True]), gpus(), RowCosts())
+    timeline = simulate(copies([3, 5], inward=[False, True]), gpus(), RowCosts(), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 3.0), (0.0, 5.0)]
 
 
-def test_each_gpu_has_engines_of_its_own():
+def test_each_gpu_has_engines_of_its_own(engine):
     builder = PlanBuilder()
     host = builder.device("host")
     for name in ("gpu0", "gpu1"):
         gpu = builder.device(name)
         builder.copy(builder.buffer(4, host), builder.buffer(4, gpu), builder.stream("h2d", gpu, role="h2d"))
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts())
+    timeline = simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 4.0), (0.0, 4.0)]
 
 
 @pytest.mark.parametrize(("copy_engines", "makespan_s"), [(1, 2 * (1 + 3)), (2, 1 + 2 * 3)])
-def test_a_second_engine_hides_a_latency_but_not_the_link(copy_engines, makespan_s):
-    """With latency l and bytes n: 2 * (l + n) over one engine, l + 2 * n over two, as the link takes turns.
+def test_a_second_engine_hides_a_latency_but_not_the_link(copy_engines, makespan_s, engine):
+    """With latency l and bytes n: 2 * (l + n) over one engine, l + 2 * n over two, which share the link.
 
-    engine 0   l000
-    engine 1   l...111
+    engine 0   l000000
+    engine 1   l111111
     """
-    timeline = simulate(copies([3, 3], inward=[True, True]), gpus(copy_engines=copy_engines), RowCosts(latency_s=1.0))
+    costs = RowCosts(latency_s=1.0)
+
+    timeline = simulate(copies([3, 3], inward=[True, True]), gpus(copy_engines=copy_engines), costs, engine=engine)
 
     assert timeline.makespan_s == makespan_s
 
 
-def test_a_copy_within_a_device_takes_no_engine_and_no_link():
+def test_two_engines_serve_three_copies_two_at_a_time(engine):
+    """Caps of 1/2 leave the link free: 2, 4 and 2 bytes, the third when the first is done.
+
+    engine 0   00002222
+    engine 1   11111111
+    """
+    plan, costs = copies([2, 4, 2], inward=[True] * 3), RowCosts(rate_cap_bytes_per_s=0.5)
+
+    timeline = simulate(plan, gpus(copy_engines=2), costs, engine=engine)
+
+    assert spans_of(timeline) == [(0.0, 4.0), (0.0, 8.0), (4.0, 8.0)]
+
+
+def test_a_copy_within_a_device_takes_no_engine_and_no_link(engine):
     """Two copies of 4 bytes at 2 bytes per second, at once: 2.
 
     s0       00
@@ -163,12 +179,12 @@ def test_a_copy_within_a_device_takes_no_engine_and_no_link():
         stream = builder.stream(f"s{number}", gpu)
         builder.copy(builder.buffer(4, gpu), builder.buffer(4, gpu), stream)
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(rate_cap_bytes_per_s=2.0))
+    timeline = simulate(builder.build(), gpus(), RowCosts(rate_cap_bytes_per_s=2.0), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 2.0), (0.0, 2.0)]
 
 
-def test_the_engine_serves_the_earliest_ready_first_though_the_plan_has_it_later():
+def test_the_engine_serves_the_earliest_ready_first_though_the_plan_has_it_later(engine):
     """Copies of 4, 1 and 1; row 3 is ready at 1, row 2 at 2, and both wait for row 0.
 
     s0       0000
@@ -189,14 +205,14 @@ def test_the_engine_serves_the_earliest_ready_first_though_the_plan_has_it_later
     late = copy_in(1, streams[1], after=[second])
     early = copy_in(1, streams[2], after=[first])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=1.0))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=1.0), engine=engine)
 
     assert timeline.span(early).start_s == 4.0
     assert timeline.span(late).start_s == 5.0
 
 
 @pytest.mark.parametrize("num_hops", [1, 2, 5])
-def test_at_one_instant_the_engine_serves_in_plan_order_whoever_heard_first(num_hops):
+def test_at_one_instant_the_engine_serves_in_plan_order_whoever_heard_first(num_hops, engine):
     """Both copies are ready at 2. The last hears of it at once, the other through empty kernels; yet it goes first.
 
     s0       00
@@ -213,12 +229,12 @@ def test_at_one_instant_the_engine_serves_in_plan_order_whoever_heard_first(num_
     builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s1, after=[row])
     builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s2, after=[kernel])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, *[0.0] * (num_hops + 2)]))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, *[0.0] * (num_hops + 2)]), engine=engine)
 
     assert spans_of(timeline)[-2:] == [(2.0, 3.0), (3.0, 4.0)]
 
 
-def test_an_end_serves_a_start_at_the_same_instant_in_plan_order():
+def test_an_end_serves_a_start_at_the_same_instant_in_plan_order(engine):
     """The engine is free again at 2, when rows 1 and 3 are both ready: row 1 goes first.
 
     s0       00
@@ -234,13 +250,13 @@ def test_an_end_serves_a_start_at_the_same_instant_in_plan_order():
     first = builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s1, after=[kernel])
     last = builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), s3, after=[kernel])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=2.0))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=2.0), engine=engine)
 
     assert timeline.span(first).start_s == 2.0
     assert timeline.span(last).start_s == 3.0
 
 
-def test_all_who_can_start_do_so_before_an_empty_copy_ends():
+def test_all_who_can_start_do_so_before_an_empty_copy_ends(engine):
     """At 0 the empty row 0 and row 2 start together; row 1, ready when row 0 has ended, comes too late for the engine.
 
     gpu1     0
@@ -253,85 +269,36 @@ def test_all_who_can_start_do_so_before_an_empty_copy_ends():
     builder.copy(builder.buffer(1, host), builder.buffer(1, gpu), streams[1], after=[empty])
     builder.copy(builder.buffer(4, host), builder.buffer(4, gpu), streams[2])
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts())
+    timeline = simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 0.0), (4.0, 5.0), (0.0, 4.0)]
 
 
-def test_empty_copies_pass_through_a_busy_queue_in_turn():
-    timeline = simulate(copies([0, 3, 0], inward=[True] * 3), gpus(), RowCosts())
+def test_empty_copies_pass_through_a_busy_queue_in_turn(engine):
+    timeline = simulate(copies([0, 3, 0], inward=[True] * 3), gpus(), RowCosts(), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 0.0), (0.0, 3.0), (3.0, 3.0)]
 
 
-def rail(names, copy_engines=1):
-    """Devices in a row with a link between neighbours, each half as fast as the one before. A route takes all between.
+def test_a_peer_copy_takes_the_engine_out_of_its_source_and_none_of_its_destination(engine):
+    """gpu0 copies to gpu1 and to the host: one engine out. What goes into gpu1 from the host does not wait.
 
-    a --1-- b --1/2-- c
+    to gpu1    0000
+    to host    ....1111
+    into gpu1  2222
     """
-    hops = [f"{one}-{two}" for one, two in pairwise(names)]
-    ends = [(a, b) for a in range(len(names)) for b in range(a + 1, len(names))]
-    return Machine(
-        name="rail",
-        devices=tuple(device(name, DeviceKind.GPU, copy_engines=copy_engines) for name in names),
-        links=tuple(link(hop, bandwidth_bytes_per_s=2.0**-number) for number, hop in enumerate(hops)),
-        routes=tuple(Route(source=names[a], destination=names[b], links=tuple(hops[a:b])) for a, b in ends),
-    )
-
-
-def peer_copies(names, ends, size_bytes):
     builder = PlanBuilder()
-    devices = {name: builder.device(name) for name in names}
-    for number, (source, destination) in enumerate(ends):
-        stream = builder.stream(f"s{number}", devices[source])
-        buffers = builder.buffer(size_bytes, devices[source]), builder.buffer(size_bytes, devices[destination])
-        builder.copy(*buffers, stream)
-    return builder.build()
+    one, two, host = (builder.device(name) for name in ("gpu0", "gpu1", "host"))
+    for number, (source, target) in enumerate([(one, two), (one, host), (host, two)]):
+        stream = builder.stream(f"s{number}", one if source == one else two)
+        builder.copy(builder.buffer(4, source), builder.buffer(4, target), stream)
+
+    timeline = simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
+
+    assert spans_of(timeline) == [(0.0, 4.0), (4.0, 8.0), (0.0, 4.0)]
 
 
-def test_a_transfer_moves_at_the_speed_of_its_slowest_link():
-    """Links of 1 and 1/2 bytes per second: 4 bytes take 8."""
-    timeline = simulate(peer_copies("abc", ["ac"], 4), rail("abc"), RowCosts())
-
-    assert timeline.makespan_s == 8.0
-
-
-def test_a_transfer_holds_all_links_of_its_route():
-    """The copy from a to c holds a-b and b-c for 8; the one from b to c waits for it.
-
-    a to c   00000000
-    b to c   ........11111111
-    """
-    timeline = simulate(peer_copies("abc", ["ac", "bc"], 4), rail("abc"), RowCosts())
-
-    assert spans_of(timeline) == [(0.0, 8.0), (0.0, 16.0)]
-
-
-def test_a_transfer_that_waits_for_one_link_does_not_hold_the_other():
-    """b-c is taken for 8, so a to c waits; a-b stays free, and a to b goes first.
-
-    b to c   00000000
-    a to c   ........11111111
-    a to b   2222             on an engine of its own
-    """
-    timeline = simulate(peer_copies("abc", ["bc", "ac", "ab"], 4), rail("abc", copy_engines=2), RowCosts())
-
-    assert timeline.spans.end_s.tolist() == [8.0, 16.0, 4.0]
-
-
-def test_copies_between_two_gpus_overlap_in_opposite_directions():
-    """
-    0 to 1   0000
-    1 to 0   1111
-    """
-    ends = [("gpu0", "gpu1"), ("gpu1", "gpu0")]
-
-    timeline = simulate(peer_copies(["gpu0", "gpu1"], ends, 4), gpus(2), RowCosts())
-
-    assert spans_of(timeline) == [(0.0, 4.0), (0.0, 4.0)]
-
-
-def test_swaps_and_copies_share_the_engine_of_their_direction():
+def test_swaps_and_copies_share_the_engine_of_their_direction(engine):
     """
     s0       00               a swap out
     s1       ..11             a copy to the host
@@ -343,7 +310,7 @@ def test_swaps_and_copies_share_the_engine_of_their_direction():
     builder.copy(builder.buffer(2, gpu), builder.buffer(2, host), s1)
     plan = builder.build()
 
-    timeline = simulate(plan, gpus(), RowCosts())
+    timeline = simulate(plan, gpus(), RowCosts(), engine=engine)
 
     assert plan.tasks.kind.tolist() == [TaskKind.SWAP_OUT, TaskKind.COPY]
     assert spans_of(timeline) == [(0.0, 2.0), (2.0, 4.0)]

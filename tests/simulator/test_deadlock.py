@@ -22,7 +22,7 @@ def ring(*, streams_a_gpu):
     return builder.build()
 
 
-def test_a_ring_of_sends_before_receives_on_one_stream_each_is_a_deadlock_that_names_who_waits_for_whom():
+def test_a_ring_of_sends_before_receives_on_one_stream_each_is_a_deadlock_that_names_who_waits_for_whom(engine):
     """Every send waits for a receive that stands behind another send.
 
     gpu0     S01 R20
@@ -30,7 +30,7 @@ def test_a_ring_of_sends_before_receives_on_one_stream_each_is_a_deadlock_that_n
     gpu2     S20 R12
     """
     with pytest.raises(DeadlockError) as caught:
-        simulate(ring(streams_a_gpu=1), gpus(3), RowCosts())
+        simulate(ring(streams_a_gpu=1), gpus(3), RowCosts(), engine=engine)
 
     assert str(caught.value) == (
         "6 of 6 tasks can never start: "
@@ -40,13 +40,13 @@ def test_a_ring_of_sends_before_receives_on_one_stream_each_is_a_deadlock_that_n
     )
 
 
-def test_the_same_ring_with_a_stream_for_each_direction_runs():
-    timeline = simulate(ring(streams_a_gpu=2), gpus(3), RowCosts())
+def test_the_same_ring_with_a_stream_for_each_direction_runs(engine):
+    timeline = simulate(ring(streams_a_gpu=2), gpus(3), RowCosts(), engine=engine)
 
     assert timeline.makespan_s == 1.0
 
 
-def test_a_thread_that_waits_for_what_it_has_yet_to_launch_is_a_deadlock():
+def test_a_thread_that_waits_for_what_it_has_yet_to_launch_is_a_deadlock(engine):
     """The receive holds the thread that would launch its send.
 
     thread   R...             neither S nor the kernel behind it is ever launched
@@ -60,7 +60,7 @@ def test_a_thread_that_waits_for_what_it_has_yet_to_launch_is_a_deadlock():
     builder.compute(builder.work("F"), builder.stream("compute", one))
 
     with pytest.raises(DeadlockError) as caught:
-        simulate(builder.build(), gpus(2), RowCosts())
+        simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
 
     assert str(caught.value) == (
         "3 of 3 tasks can never start: "
@@ -70,7 +70,7 @@ def test_a_thread_that_waits_for_what_it_has_yet_to_launch_is_a_deadlock():
     )
 
 
-def test_rows_behind_a_deadlock_are_told_apart_from_those_that_ran():
+def test_rows_behind_a_deadlock_are_told_apart_from_those_that_ran(engine):
     """Row 0 ran; row 2 depends on the stuck row 1; the stuck host row 3 holds the thread of row 4.
 
     s0       0 1(waits) ...
@@ -93,11 +93,34 @@ def test_rows_behind_a_deadlock_are_told_apart_from_those_that_ran():
     builder.receive(builder.buffer(1, two, name="y"), one, other, group, thread=late)
 
     with pytest.raises(DeadlockError) as caught:
-        simulate(builder.build(), gpus(2), RowCosts())
+        simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
 
     assert str(caught.value) == (
         "6 of 7 tasks can never start: "
         "row 1 (send x on gpu0 s0) waits for the others of its group, rows [6]; "
         "row 2 (F on gpu0 s1) waits for row 1 (send x on gpu0 s0); "
         "row 3 (synchronize on main) waits for row 2 (F on gpu0 s1); and 3 more"
+    )
+
+
+def test_what_holds_a_thread_is_told_apart_from_what_is_stuck_beside_it(engine):
+    """The receive is stuck, but row 1, which waits for it, is what keeps the thread from its send.
+
+    thread   R |...           S is never launched
+    """
+    builder = PlanBuilder()
+    one, two = builder.device("gpu0"), builder.device("gpu1")
+    group = builder.group()
+    receive = builder.receive(builder.buffer(1, two, name="in"), one, builder.stream("receive", two), group)
+    builder.host(builder.work("synchronize"), after=[receive])
+    builder.send(builder.buffer(1, one, name="out"), two, builder.stream("send", one), group)
+
+    with pytest.raises(DeadlockError) as caught:
+        simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
+
+    assert str(caught.value) == (
+        "3 of 3 tasks can never start: "
+        "row 0 (receive in on gpu1 receive) waits for the others of its group, rows [2]; "
+        "row 1 (synchronize on main) waits for row 0 (receive in on gpu1 receive); "
+        "row 2 (send out on gpu0 send) waits for row 1 (synchronize on main), which holds its thread"
     )

@@ -27,7 +27,7 @@ def handover(*, sender_busy, receiver_busy):
     [(True, False, [3.0, 0.0, 0.0]), (False, True, [3.0, 0.0, 0.0]), (True, True, [1.0, 3.0, 0.0, 0.0])],
     ids=["receive waits", "send waits", "both work first"],
 )
-def test_a_send_and_its_receive_start_together_when_the_later_arrives(sender_busy, receiver_busy, seconds):
+def test_a_send_and_its_receive_start_together_when_the_later_arrives(sender_busy, receiver_busy, seconds, engine):
     """Both run from 3 to 3 + l + n / b.
 
     send     FFF lSSSS
@@ -35,12 +35,12 @@ def test_a_send_and_its_receive_start_together_when_the_later_arrives(sender_bus
     """
     plan = handover(sender_busy=sender_busy, receiver_busy=receiver_busy)
 
-    timeline = simulate(plan, gpus(2), RowCosts(seconds=seconds, latency_s=0.5))
+    timeline = simulate(plan, gpus(2), RowCosts(seconds=seconds, latency_s=0.5), engine=engine)
 
     assert spans_of(timeline)[-2:] == [(3.0, 7.5), (3.0, 7.5)]
 
 
-def test_a_send_takes_no_copy_engine():
+def test_a_send_takes_no_copy_engine(engine):
     """The copy to the host and the send leave gpu0 at once.
 
     d2h      0000
@@ -54,15 +54,15 @@ def test_a_send_takes_no_copy_engine():
     builder.send(builder.buffer(4, one), two, out, group)
     builder.receive(builder.buffer(4, two), one, into, group)
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts())
+    timeline = simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
 
     assert timeline.makespan_s == 4.0
 
 
-def test_two_sends_over_one_link_take_turns():
+def test_two_sends_over_one_link_share_it(engine):
     """
-    send 0   0000
-    send 1   ....1111         from another stream of the same gpu
+    send 0   00000000         at half the rate
+    send 1   11111111         from another stream of the same gpu
     """
     builder = PlanBuilder()
     one, two = builder.device("gpu0"), builder.device("gpu1")
@@ -72,13 +72,13 @@ def test_two_sends_over_one_link_take_turns():
         builder.send(builder.buffer(4, one), two, out, group)
         builder.receive(builder.buffer(4, two), one, into, group)
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts())
+    timeline = simulate(builder.build(), gpus(2), RowCosts(), engine=engine)
 
-    assert timeline.spans.end_s.tolist() == [4.0, 4.0, 8.0, 8.0]
+    assert timeline.spans.end_s.tolist() == [8.0, 8.0, 8.0, 8.0]
 
 
 @pytest.mark.parametrize("num_members", [1, 2, 3])
-def test_a_collective_starts_with_its_last_member_and_ends_for_all_at_once(num_members):
+def test_a_collective_starts_with_its_last_member_and_ends_for_all_at_once(num_members, engine):
     """Members arrive at 1, 2, ... m; all run from m to m + t.
 
     gpu0     0...AAAA
@@ -92,28 +92,28 @@ def test_a_collective_starts_with_its_last_member_and_ends_for_all_at_once(num_m
     for stream in streams:
         builder.compute(builder.work("B"), stream)
     for stream in streams:
-        builder.collective("all_reduce", num_members, stream, group, size_bytes=100)
+        builder.collective("all_reduce", range(num_members), stream, group, size_bytes=100)
     arrivals_s = [1.0 + i for i in range(num_members)]
-    costs = RowCosts(seconds=[*arrivals_s, *[collective_s] * num_members])
+    costs = RowCosts(seconds=[*arrivals_s, *[collective_s] * num_members], fixed=True)
 
-    timeline = simulate(builder.build(), gpus(num_members), costs)
+    timeline = simulate(builder.build(), gpus(num_members), costs, engine=engine)
 
     assert spans_of(timeline)[num_members:] == [(num_members, num_members + collective_s)] * num_members
 
 
-def test_a_collective_costs_what_its_first_member_says():
+def test_a_collective_costs_what_its_first_member_says(engine):
     builder = PlanBuilder()
     streams = [builder.stream("compute", builder.device(f"gpu{i}")) for i in range(2)]
     group = builder.group()
     for stream in streams:
-        builder.collective("all_reduce", 2, stream, group, size_bytes=100)
+        builder.collective("all_reduce", [0, 1], stream, group, size_bytes=100)
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts(seconds=[3.0, 5.0]))
+    timeline = simulate(builder.build(), gpus(2), RowCosts(seconds=[3.0, 5.0], fixed=True), engine=engine)
 
     assert timeline.makespan_s == 3.0
 
 
-def test_a_waiting_member_holds_its_stream():
+def test_a_waiting_member_holds_its_stream(engine):
     """
     gpu0     ..AAAAF          the kernel behind the collective waits too
     gpu1     GGAAAA
@@ -121,17 +121,17 @@ def test_a_waiting_member_holds_its_stream():
     builder = PlanBuilder()
     s0, s1 = (builder.stream("compute", builder.device(f"gpu{i}")) for i in range(2))
     group = builder.group()
-    builder.collective("all_reduce", 2, s0, group, size_bytes=1)
+    builder.collective("all_reduce", [0, 1], s0, group, size_bytes=1)
     behind = builder.compute(builder.work("F"), s0)
     builder.compute(builder.work("G"), s1)
-    builder.collective("all_reduce", 2, s1, group, size_bytes=1)
+    builder.collective("all_reduce", [0, 1], s1, group, size_bytes=1)
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts(seconds=[4.0, 1.0, 2.0, 4.0]))
+    timeline = simulate(builder.build(), gpus(2), RowCosts(seconds=[4.0, 1.0, 2.0, 4.0], fixed=True), engine=engine)
 
     assert timeline.span(behind).start_s == 6.0
 
 
-def test_each_member_is_launched_by_its_own_thread():
+def test_each_member_is_launched_by_its_own_thread(engine):
     """Launches of 1 and 3: the collective starts at 3.
 
     thread 0   L
@@ -144,8 +144,8 @@ def test_each_member_is_launched_by_its_own_thread():
     for process in range(2):
         thread = builder.thread(f"thread {process}", process=process)
         stream = builder.stream("compute", builder.device(f"gpu{process}", process=process))
-        builder.collective("all_reduce", 2, stream, group, size_bytes=1, thread=thread)
+        builder.collective("all_reduce", [0, 1], stream, group, size_bytes=1, thread=thread)
 
-    timeline = simulate(builder.build(), gpus(2), RowCosts(seconds=2.0, launch_s=[1.0, 3.0]))
+    timeline = simulate(builder.build(), gpus(2), RowCosts(seconds=2.0, launch_s=[1.0, 3.0], fixed=True), engine=engine)
 
     assert spans_of(timeline) == [(3.0, 5.0), (3.0, 5.0)]

@@ -11,7 +11,7 @@ from stepsim.simulator import simulate
 @pytest.mark.parametrize(
     ("launch_s", "kernel_s"), [(3.0, 1.0), (1.0, 3.0), (2.0, 2.0)], ids=["launch-bound", "kernel-bound", "balanced"]
 )
-def test_a_step_is_bound_by_its_launches_or_by_its_kernels(num_kernels, launch_s, kernel_s):
+def test_a_step_is_bound_by_its_launches_or_by_its_kernels(num_kernels, launch_s, kernel_s, engine):
     """Makespan is n * L + k where L >= k, and L + n * k where k >= L.
 
     thread   LLLLLLLLL              LLL
@@ -22,14 +22,14 @@ def test_a_step_is_bound_by_its_launches_or_by_its_kernels(num_kernels, launch_s
     for _ in range(num_kernels):
         builder.compute(builder.work("F"), stream)
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s), engine=engine)
 
     launches_bind = num_kernels * launch_s + kernel_s
     kernels_bind = launch_s + num_kernels * kernel_s
     assert timeline.makespan_s == pytest.approx(launches_bind if launch_s >= kernel_s else kernels_bind, rel=1e-12)
 
 
-def test_a_blocking_copy_holds_its_thread_until_it_has_ended():
+def test_a_blocking_copy_holds_its_thread_until_it_has_ended(engine):
     """Makespan is 2 * L + m + k: the second launch begins when the copy is done.
 
     thread   L.....L
@@ -44,12 +44,12 @@ def test_a_blocking_copy_holds_its_thread_until_it_has_ended():
     builder.copy(source, target, h2d, blocks_thread=True)
     builder.compute(builder.work("F"), compute)
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s), engine=engine)
 
     assert timeline.makespan_s == pytest.approx(2 * launch_s + copy_s + kernel_s, rel=1e-12)
 
 
-def test_a_copy_that_does_not_block_lets_its_thread_launch_on():
+def test_a_copy_that_does_not_block_lets_its_thread_launch_on(engine):
     """Makespan is max(L + m, 2 * L + k).
 
     thread   LL
@@ -64,12 +64,12 @@ def test_a_copy_that_does_not_block_lets_its_thread_launch_on():
     builder.copy(source, target, h2d)
     builder.compute(builder.work("F"), compute)
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s), engine=engine)
 
     assert timeline.makespan_s == pytest.approx(max(launch_s + copy_s, 2 * launch_s + kernel_s), rel=1e-12)
 
 
-def test_host_work_delays_launches_and_a_synchronisation_delays_host_work():
+def test_host_work_delays_launches_and_a_synchronisation_delays_host_work(engine):
     """Makespan is h + L + k + h: the synchronisation is host work of no length that waits for the kernel.
 
     thread   HHHHL...|HHHH
@@ -84,7 +84,7 @@ def test_host_work_delays_launches_and_a_synchronisation_delays_host_work():
     last = builder.host(builder.work("gap"))
     costs = RowCosts(seconds=[host_s, kernel_s, 0.0, host_s], launch_s=launch_s)
 
-    timeline = simulate(builder.build(), gpus(), costs)
+    timeline = simulate(builder.build(), gpus(), costs, engine=engine)
 
     assert timeline.span(gap).end_s == host_s
     assert timeline.span(sync).start_s == timeline.span(sync).end_s == host_s + launch_s + kernel_s
@@ -92,7 +92,7 @@ def test_host_work_delays_launches_and_a_synchronisation_delays_host_work():
     assert timeline.makespan_s == pytest.approx(host_s + launch_s + kernel_s + host_s, rel=1e-12)
 
 
-def test_host_work_and_releases_pay_no_launch():
+def test_host_work_and_releases_pay_no_launch(engine):
     """Makespan is L + k + h.
 
     thread   LLr..|HH
@@ -106,13 +106,13 @@ def test_host_work_and_releases_pay_no_launch():
     released = builder.release([x], stream)
     builder.host(builder.work("gap"), after=[released])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, 0.0, 5.0], launch_s=2.0))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, 0.0, 5.0], launch_s=2.0), engine=engine)
 
     assert timeline.makespan_s == 2.0 + 2.0 + 5.0
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 4])
-def test_threads_launch_beside_each_other(num_threads):
+def test_threads_launch_beside_each_other(num_threads, engine):
     """n kernels of k over t threads and t streams, launch-bound: n / t * L + k.
 
     thread 0   LLLLLL
@@ -129,12 +129,12 @@ def test_threads_launch_beside_each_other(num_threads):
         lane = row % num_threads
         builder.compute(builder.work("F"), streams[lane], thread=threads[lane])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=kernel_s, launch_s=launch_s), engine=engine)
 
     assert timeline.makespan_s == pytest.approx(num_kernels / num_threads * launch_s + kernel_s, rel=1e-12)
 
 
-def test_two_threads_that_share_a_stream_keep_the_order_of_the_plan():
+def test_two_threads_that_share_a_stream_keep_the_order_of_the_plan(engine):
     """Row 1 was issued at 1, but its stream runs row 0 of the slow thread first.
 
     slow     LLLLL
@@ -147,12 +147,12 @@ def test_two_threads_that_share_a_stream_keep_the_order_of_the_plan():
     builder.compute(builder.work("F"), stream, thread=slow)
     builder.compute(builder.work("F"), stream, thread=quick)
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=2.0, launch_s=[5.0, 1.0]))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=2.0, launch_s=[5.0, 1.0]), engine=engine)
 
     assert spans_of(timeline) == [(5.0, 7.0), (7.0, 9.0)]
 
 
-def test_a_thread_waits_for_another_through_a_host_row():
+def test_a_thread_waits_for_another_through_a_host_row(engine):
     """
     main       HH...|HH
     autograd   ..HHH
@@ -163,6 +163,6 @@ def test_a_thread_waits_for_another_through_a_host_row():
     backward = builder.host(builder.work("backward"), thread=autograd, after=[forward])
     builder.host(builder.work("step"), thread=main, after=[backward])
 
-    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, 3.0, 2.0]))
+    timeline = simulate(builder.build(), gpus(), RowCosts(seconds=[2.0, 3.0, 2.0]), engine=engine)
 
     assert spans_of(timeline) == [(0.0, 2.0), (2.0, 5.0), (5.0, 7.0)]

@@ -298,7 +298,7 @@ def test_the_bytes_of_a_schedule_are_those_of_its_plan(step):
     levels = resident_bytes(workload, schedule(workload, policy, memory_bytes))
 
     plan = plan_for_policy(workload, gpus(), policy, memory_bytes)
-    assert levels == memory_profile(plan).during[0].tolist()
+    assert levels == memory_profile(plan).by_row("gpu0")[0].tolist()
 
 
 @given(steps())
@@ -306,4 +306,5 @@ def test_a_step_ends_with_what_was_there_at_its_start(step):
     workload, policy, memory_bytes = step
     profile = memory_profile(plan_for_policy(workload, gpus(), policy, memory_bytes))
 
-    assert profile.after[:, -1].tolist() == profile.initial.tolist()
+    for device, initial in zip(profile.plan.devices.name, profile.resident.initial.tolist(), strict=True):
+        assert profile.by_row(device)[1][-1] == initial

@@ -324,7 +324,7 @@ def test_a_collective_is_a_group_of_one(tmp_path):
 
     collectives = plan.tasks.kind == TaskKind.COLLECTIVE
     assert collectives.sum() == 1
-    assert plan.collectives.members.tolist() == [1]
+    assert plan.collectives.team.to_lists() == [[plan.devices.name.index("gpu0")]]
 
 
 @pytest.mark.parametrize("last", ["kernel", "host"])

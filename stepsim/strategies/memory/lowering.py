@@ -16,9 +16,9 @@ def plan_for_policy(workload: Workload, machine: Machine, policy: Policy, memory
 
 
 def computing_device(machine: Machine) -> str:
-    """The first device that is not host memory."""
+    """The first GPU or CPU."""
     for device in machine.devices:
-        if device.kind is not DeviceKind.HOST:
+        if device.kind in (DeviceKind.GPU, DeviceKind.CPU):
             return device.name
     raise MachineError(f"machine {machine.name!r} has no device that computes")
 

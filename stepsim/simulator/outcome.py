@@ -1,0 +1,27 @@
+"""Outcome: when each row was ready, started and ended, as an engine says it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sharing = Literal["leftover", "fair"]
+"""How the kernels of a device share it."""
+
+Progress = Callable[[int, int], None]
+"""Called now and then with how many tasks have ended, of how many."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Outcome:
+    """Seconds from the start of the run, shape (tasks,); NaN for rows that never started, or never ended.
+
+    ``issued`` says which rows their thread has issued; host work is issued when its thread has come to it.
+    """
+
+    ready_s: NDArray[np.float64]
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+    issued: NDArray[np.bool_]

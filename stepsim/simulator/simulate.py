@@ -1,0 +1,74 @@
+"""Simulate a plan on a machine: the memory pass first, then one of the engines."""
+
+from typing import Literal
+
+from stepsim.errors import StepsimError
+from stepsim.machines import Machine
+from stepsim.memory import check_memory, memory_steps
+from stepsim.plan import Costs, Plan
+from stepsim.simulator.deadlock import check_all_ran
+from stepsim.simulator.outcome import Outcome, Progress, Sharing
+from stepsim.simulator.problem import Problem, devices_of, problem_of
+from stepsim.timeline import Timeline
+
+Engine = Literal["auto", "reference", "compiled"]
+
+PATIENCE = 50_000
+"""Rows that `auto` gives to the reference engine before it changes to the compiled one.
+
+They take it about as long as loading the compiled engine takes, so that neither one small plan nor a search waits.
+"""
+
+_rows_run = 0
+
+
+def simulate(
+    plan: Plan,
+    machine: Machine,
+    costs: Costs,
+    *,
+    engine: Engine = "auto",
+    sharing: Sharing = "leftover",
+    progress: Progress | None = None,
+) -> Timeline:
+    """Run ``plan`` on a simulated ``machine``, each task at its price in ``costs``: ``docs/reference/simulator.md``.
+
+    ``engine`` changes how long that takes and nothing else. ``sharing`` says how kernels share a device. ``progress``
+    is called with how many tasks have ended, of how many.
+
+    Raises `DeadlockError` for tasks that can never start, `OutOfMemoryError` for a plan that needs more than a device
+    has, `MachineError` for a device or route that the machine lacks, `CalibrationError` for a senseless cost,
+    `StoppedError` on Ctrl-C.
+    """
+    limits = {device.name: device.memory_bytes for device in devices_of(plan, machine)}
+    profile = check_memory(plan, limits)
+    problem = problem_of(plan, machine, costs)
+    outcome = run(problem, engine=engine, sharing=sharing, progress=progress)
+    check_all_ran(problem, outcome)
+    steps = memory_steps(profile, outcome.start_s, outcome.end_s)
+    return Timeline.of(plan, outcome.start_s, outcome.end_s, "simulated", steps, outcome.ready_s)
+
+
+def run(problem: Problem, *, engine: Engine, sharing: Sharing, progress: Progress | None = None) -> Outcome:
+    """The outcome of ``problem``, by one of the engines: they agree bit for bit."""
+    if sharing not in ("leftover", "fair"):
+        raise StepsimError(f"unknown sharing {sharing!r}; known: leftover, fair")
+    match engine:
+        case "auto":
+            return run(problem, engine=choose_engine(len(problem.plan)), sharing=sharing, progress=progress)
+        case "reference":
+            from stepsim.simulator.reference import run_reference
+
+            return run_reference(problem, sharing, progress)
+        case "compiled":
+            from stepsim.simulator.compiled import run_compiled
+
+            return run_compiled(problem, sharing, progress)
+    raise StepsimError(f"unknown engine {engine!r}; known: auto, reference, compiled")
+
+
+def choose_engine(num_rows: int) -> Engine:
+    """The engine that `auto` takes for a plan of ``num_rows`` after those it has run so far."""
+    global _rows_run
+    _rows_run += num_rows
+    return "compiled" if _rows_run > PATIENCE else "reference"

@@ -1,0 +1,20 @@
+"""Tables of text, as the command line prints them."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table under its title, columns of numbers to the right. Nothing is read as markup."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for place, head in enumerate(heads):
+        numbers = all(str(row[place])[:1] in "+-0123456789" for row in rows)
+        table.add_column(head, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(str(cell)) for cell in row])
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(table)

@@ -1,0 +1,7 @@
+import pytest
+
+
+@pytest.fixture(params=["reference", "compiled"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Closed forms hold in both."""
+    return request.param
