@@ -41,5 +41,5 @@ clean:
 	@echo "Installing into .venv (once, a few minutes)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[bench,lint,test]'
 	@touch $@

@@ -11,7 +11,7 @@ from stepsim.costmodels import GivenCosts
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
 from stepsim.memory import memory_profile
 from stepsim.plan import Plan
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 from stepsim.strategies.memory.schedule import Action, candidates, schedule
 from stepsim.workloads import Workload

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 from benchmarks.figures import Figure, figure, peak_rss_bytes
 
@@ -52,7 +53,7 @@ def main() -> None:
     del engine
     simulate(plan, machine, DataSheetCosts(), engine="compiled")
     clock.append(time.perf_counter())
-    built_s, prepared_s, simulated_s, whole_s = (b - a for a, b in zip(clock, clock[1:], strict=False))
+    built_s, prepared_s, simulated_s, whole_s = (b - a for a, b in pairwise(clock))
     found = {
         "tasks": len(plan),
         "built and checked": built_s,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stepsim.machines import Device, DeviceKind, Link, Machine, Route, load_machine
     from stepsim.memory import MemoryProfile, check_memory, memory_profile
     from stepsim.plan import Costs, Plan, Task, TaskKind
-    from stepsim.plan_builder import PlanBuilder
+    from stepsim.plan.builder import PlanBuilder
     from stepsim.report import Report
     from stepsim.simulator import simulate
     from stepsim.strategies import Proposal, Strategy
@@ -110,7 +110,7 @@ _HOME = {
     "Op": "workloads",
     "Phase": "workloads",
     "Plan": "plan",
-    "PlanBuilder": "plan_builder",
+    "PlanBuilder": "plan.builder",
     "Program": "workloads.program",
     "Proposal": "strategies",
     "RecordedCosts": "costmodels",

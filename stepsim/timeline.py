@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stepsim.errors import FileError
 from stepsim.plan import Plan, TaskKind
-from stepsim.plan_names import distinct_row_names
+from stepsim.plan.names import distinct_row_names
 from stepsim.tables import Columns, read_zip, write_zip
 
 FORMAT = "stepsim-timeline"

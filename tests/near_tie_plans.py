@@ -11,7 +11,7 @@ from seeded_plans import Case
 from small_machines import RowCosts, device, link
 
 from stepsim.machines import DeviceKind, Machine, Route
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 
 PACE_BYTES_PER_S = 10.0
 """A byte takes what a tick does: a tenth of a second."""

@@ -15,7 +15,7 @@ from small_machines import RowCosts, gpus
 
 from stepsim.machines import Machine
 from stepsim.plan import NONE, Plan
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 
 EIGHTHS = st.integers(0, 16).map(lambda eighths: eighths / 8)
 """Seconds whose sums are exact, so that many instants coincide."""

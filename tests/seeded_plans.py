@@ -17,7 +17,7 @@ from small_machines import RowCosts
 
 from stepsim.machines import DeviceKind, Machine
 from stepsim.plan import Plan
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 
 
 class Case(NamedTuple):

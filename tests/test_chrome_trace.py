@@ -14,7 +14,7 @@ from stepsim import chrome_trace
 from stepsim.chrome_trace import write_chrome_trace
 from stepsim.errors import FileError, StepsimError
 from stepsim.memory import memory_profile, memory_steps
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.timeline import MemorySteps, Timeline
 
 

@@ -17,7 +17,7 @@ from loop_files import BATCH, FACTORY, KINETO, walk_the_loop, write_model
 from stepsim import __version__
 from stepsim.cli import app, main
 from stepsim.plan import Plan
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 
 ROOT = Path(__file__).parents[1]
 

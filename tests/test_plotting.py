@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 
 from stepsim.errors import FileError, StepsimError
 from stepsim.plan import TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.plotting import COLOURS, MOST_LANE_NAMES, plot_timelines, save_figure
 from stepsim.timeline import MemorySteps, Timeline
 from stepsim.units import MIB

@@ -8,7 +8,7 @@ from stepsim.costmodels.given import GivenCosts
 from stepsim.errors import StepsimError
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
 from stepsim.plan import CostTable, Origin, TaskCosts
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.report import critical_path, report, trust
 from stepsim.simulator import simulate
 from stepsim.timeline import Timeline, end_mark

@@ -12,7 +12,7 @@ from small_machines import RowCosts, gpus
 
 from stepsim.errors import FileError, StepsimError
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route, save_machine
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.replay import replay
 from stepsim.show import ROWS_SHOWN, print_comparisons, print_replay, print_table, show
 from stepsim.simulator import simulate

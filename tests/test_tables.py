@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stepsim.errors import FileError
 from stepsim.plan import Plan
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.tables import (
     VERSION,
     Columns,

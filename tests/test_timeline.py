@@ -6,7 +6,7 @@ import pytest
 
 from stepsim.errors import FileError
 from stepsim.plan import TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.timeline import MemorySteps, Span, Timeline
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepsim.errors import FileError, StepsimError
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.timeline import Timeline
 from stepsim.validation import Comparison, KindSeconds, compare, load_comparisons, rank_agreement, save_comparisons
 

@@ -14,7 +14,7 @@ from stepsim.executor.instructions import interpret, lower
 from stepsim.executor.lanes import CpuLanes, Lanes
 from stepsim.executor.meter import MemoryMeter
 from stepsim.memory import MemoryProfile, lifetimes, memory_steps
-from stepsim.memory_levels import levels_of_rows
+from stepsim.memory.levels import levels_of_rows
 from stepsim.plan import Plan
 from stepsim.timeline import Timeline
 from stepsim.workloads import Workload

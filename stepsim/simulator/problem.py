@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from stepsim.errors import CalibrationError, MachineError
 from stepsim.machines import Device, DeviceKind, Link, Machine
 from stepsim.machines.collectives import Stage
-from stepsim.paths import Paths, paths_of
 from stepsim.plan import NONE, Costs, Plan, TaskCosts, TaskKind
+from stepsim.plan.paths import Paths, paths_of
 from stepsim.tables import Ragged
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.allocator import BlockTable, CachingAllocator, no_blocks
-from stepsim.allocator_rules import SMALL_BYTES, UNIT_BYTES, pool_of, rounded_up
 from stepsim.errors import FileError
+from stepsim.memory.allocator import BlockTable, CachingAllocator, no_blocks
+from stepsim.memory.allocator_rules import SMALL_BYTES, UNIT_BYTES, pool_of, rounded_up
 
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc")
 """What is understood. A block is free when its free has completed; the request before that changes nothing."""

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any, assert_never
 
 from stepsim.plan import TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.traces.moments import Border, DeviceRow, Done, Give, Launch, Moment, Recording, Sync, Take, Wake
 
 STAGED_BYTES = 64 * 1024

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.traces.trace import COLUMNS, Trace
 
 NOTHING = {

@@ -19,7 +19,7 @@ from small_machines import cpu, gpus
 from stepsim.costmodels import Calibration
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin, TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 CALIBRATION = Calibration.fit([recorded()])

@@ -7,7 +7,7 @@ from stepsim.costmodels import DataSheetCosts
 from stepsim.errors import CalibrationError
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
 from stepsim.plan import Origin
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 BANDWIDTH, PEAK = "memory_bandwidth_bytes_per_s", "peak_flop_per_s"

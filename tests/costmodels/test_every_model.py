@@ -15,7 +15,7 @@ from stepsim.costmodels.measured import MeasuredTable
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
 from stepsim.errors import CalibrationError, NotFittedError
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from small_machines import gpus
 from stepsim.costmodels.given import GivenCosts
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 

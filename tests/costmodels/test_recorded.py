@@ -5,7 +5,7 @@ from small_machines import gpus, spans_of
 from stepsim.costmodels import RecordedCosts
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin, TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 

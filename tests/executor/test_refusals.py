@@ -12,7 +12,7 @@ from tiny_models import conv_net_with_bias, tiny_resnet, tiny_transformer, with_
 from stepsim.errors import PlanError, WorkloadError
 from stepsim.executor import Executor, execute
 from stepsim.plan import NONE, BufferTable, Plan, TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.strategies.memory.schedule import Action, can_recompute, candidates
 
 

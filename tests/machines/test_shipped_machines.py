@@ -9,7 +9,7 @@ import pytest
 from small_machines import RowCosts
 
 from stepsim.machines import DeviceKind, load_machine, shipped_machines
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 WANTED = {

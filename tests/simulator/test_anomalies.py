@@ -2,7 +2,7 @@
 
 from small_machines import RowCosts, gpus, spans_of
 
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 

@@ -10,7 +10,7 @@ from small_machines import RowCosts, device, gpus, link, spans_of
 
 from stepsim.costmodels.given import GivenCosts
 from stepsim.machines import DeviceKind, Machine, Route
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 SIZE_BYTES, BYTES_PER_S, LATENCY_S = 24, 2.0, 0.25

@@ -4,7 +4,7 @@ import pytest
 from small_machines import RowCosts, gpus
 
 from stepsim.errors import DeadlockError
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 

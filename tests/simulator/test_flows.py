@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from small_machines import RowCosts, device, gpus, link, spans_of
 
 from stepsim.machines import DeviceKind, Machine, Route
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
-from stepsim.simulator.flows import Flow, max_min_rates
+from stepsim.simulator.reference.flows import Flow, max_min_rates
 
 
 def peer_copies(names, transfers):

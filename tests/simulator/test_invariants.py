@@ -1,6 +1,6 @@
 """What every simulated timeline must keep, over random plans. The numbers are those of the list of invariants.
 
-1  no task starts before all it waits for has ended          5  memory: see tests/test_memory.py
+1  no task starts before all it waits for has ended          5  memory: see tests/memory/test_memory.py
 2  spans of a lane do not overlap and keep issue order       6  half of every duration is half of the makespan
 3  makespan is between critical path and sum                 7  twice the same run, twice the same timeline
 4  one stream: makespan is the sum                           8  less to do, or to wait for, never takes longer

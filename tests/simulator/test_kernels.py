@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_machines import RowCosts, gpus, spans_of
 
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
-from stepsim.simulator.kernels import DISCIPLINES, Kernel
+from stepsim.simulator.reference.kernels import DISCIPLINES, Kernel
 
 
 def kernels(num, *, priorities=None):

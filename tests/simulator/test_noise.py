@@ -5,7 +5,7 @@ import pytest
 from small_machines import RowCosts, gpus
 
 from stepsim.errors import StepsimError
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate, step_times
 
 

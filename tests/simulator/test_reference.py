@@ -7,7 +7,7 @@ from small_machines import RowCosts, gpus
 
 from stepsim.errors import CalibrationError, MachineError, OutOfMemoryError, StoppedError
 from stepsim.memory import memory_profile
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 

@@ -7,7 +7,7 @@ from small_machines import RowCosts, gpus
 
 from stepsim.errors import CalibrationError, MachineError, StepsimError, StoppedError
 from stepsim.machines import Device, DeviceKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 from stepsim.simulator.compiled import CompiledEngine
 from stepsim.simulator.problem import problem_of

@@ -3,7 +3,7 @@
 import pytest
 from small_machines import RowCosts, cpu, gpus, spans_of
 
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
 
 

@@ -8,10 +8,9 @@ from near_tie_plans import near_tie_case
 from random_plans import busy_plans, near_ties
 from seeded_plans import busy_case
 
-from stepsim.simulator import flows, kernels, settling
 from stepsim.simulator.compiled import CompiledEngine, is_free_of_contention, sweep
 from stepsim.simulator.problem import problem_of
-from stepsim.simulator.reference import run_reference
+from stepsim.simulator.reference import flows, kernels, run_reference, settling
 
 SHARINGS = st.sampled_from(["leftover", "fair"])
 

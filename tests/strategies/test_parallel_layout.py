@@ -12,7 +12,7 @@ from small_machines import cpu, gpus
 from stepsim.errors import MachineError, PlanError
 from stepsim.machines import Machine
 from stepsim.plan import NONE, TaskKind
-from stepsim.plan_check import check_plan
+from stepsim.plan.check import check_plan
 from stepsim.simulator import simulate
 from stepsim.strategies.parallel import Layout, data_parallel, lay_out
 from stepsim.strategies.parallel.schedule import SCHEDULES

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from stepsim.errors import MachineError
 from stepsim.machines import DeviceKind, Machine
 from stepsim.plan import NONE, Plan, TaskKind
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.strategies.memory.schedule import HOST_COPY, Copy, Policy, Row, schedule
 from stepsim.workloads import Workload
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from stepsim.errors import MachineError, PlanError
 from stepsim.machines import DeviceKind, Machine
 from stepsim.plan import Plan
-from stepsim.plan_check import check_plan
+from stepsim.plan.check import check_plan
 from stepsim.strategies.parallel.rank_tables import RankTables
 from stepsim.strategies.parallel.schedule import SCHEDULES
 from stepsim.strategies.parallel.sharding import Shares

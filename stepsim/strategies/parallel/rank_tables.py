@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stepsim.plan_builder import PlanBuilder
+from stepsim.plan.builder import PlanBuilder
 from stepsim.strategies.parallel.sharding import Shares, reduced_tensors
 
 
