@@ -24,13 +24,14 @@ from stepsim.errors import (
 if TYPE_CHECKING:
     from stepsim.costmodels import Calibration, DataSheetCosts, GivenCosts, RecordedCosts
     from stepsim.executor import BoundProgram, Execution, Executor, execute, record
-    from stepsim.machines import Device, DeviceKind, Link, Machine, Route, load_machine
+    from stepsim.machines import Device, DeviceKind, Link, Machine, Route, cluster, load_machine
     from stepsim.memory import MemoryProfile, check_memory, memory_profile
     from stepsim.plan import Costs, Plan, Task, TaskKind
     from stepsim.plan.builder import PlanBuilder
     from stepsim.report import Report
-    from stepsim.simulator import simulate
+    from stepsim.simulator import simulate, step_times
     from stepsim.strategies import Proposal, Strategy
+    from stepsim.strategies.parallel import Layout, lay_out
     from stepsim.timeline import Span, Timeline
     from stepsim.traces.trace import Trace
     from stepsim.validation import Comparison, compare
@@ -56,6 +57,7 @@ __all__ = [
     "FileError",
     "GivenCosts",
     "InfeasibleError",
+    "Layout",
     "Link",
     "Machine",
     "MachineError",
@@ -85,12 +87,15 @@ __all__ = [
     "WorkloadError",
     "capture",
     "check_memory",
+    "cluster",
     "compare",
     "execute",
+    "lay_out",
     "load_machine",
     "memory_profile",
     "record",
     "simulate",
+    "step_times",
 ]
 
 _HOME = {
@@ -104,6 +109,7 @@ _HOME = {
     "Execution": "executor",
     "Executor": "executor",
     "GivenCosts": "costmodels",
+    "Layout": "strategies.parallel",
     "Link": "machines",
     "Machine": "machines",
     "MemoryProfile": "memory",
@@ -127,12 +133,15 @@ _HOME = {
     "Workload": "workloads",
     "capture": "workloads.capture",
     "check_memory": "memory",
+    "cluster": "machines",
     "compare": "validation",
     "execute": "executor",
+    "lay_out": "strategies.parallel",
     "load_machine": "machines",
     "memory_profile": "memory",
     "record": "executor",
     "simulate": "simulator",
+    "step_times": "simulator",
 }
 """The module of each name that is imported on demand."""
 
