@@ -77,18 +77,19 @@ KERNELS_ONLY = Mix(kernels=100, copies=0, collectives=0, hosts=0)
 def mixed_plan(num_tasks: int, num_devices: int, mix: Mix, *, num_compute: int = NUM_COMPUTE, seed: int = 0) -> Plan:
     """Rows of all devices in turn; each depends on up to two of the 16 before it on its device.
 
-    The members of a collective stand side by side.
+    The members of a collective stand side by side. ``num_devices`` is a multiple of `TEAM`, or less than that.
     """
     random = np.random.default_rng(seed)
     kind, device, group = _rows(random, num_tasks, num_devices, mix)
     size = len(kind)
     num_streams = len(STREAMS)
     lane = np.where(kind == TaskKind.COLLECTIVE, num_streams - 1, random.integers(0, num_compute, size))
-    lane = np.where(kind == TaskKind.SWAP_OUT, 3, np.where(kind == TaskKind.SWAP_IN, 4, lane))
+    inward = random.integers(0, 2, size)
+    lane = np.where(kind == TaskKind.COPY, NUM_COMPUTE + inward, lane)
     on_host = kind == TaskKind.HOST
     stream = np.where(on_host, NONE, device * num_streams + lane).astype(np.int32)
-    route = np.where(kind == TaskKind.SWAP_OUT, device, np.where(kind == TaskKind.SWAP_IN, num_devices + device, NONE))
-    moves = np.isin(kind, (TaskKind.SWAP_OUT, TaskKind.SWAP_IN, TaskKind.COLLECTIVE))
+    route = np.where(kind == TaskKind.COPY, inward * num_devices + device, NONE)
+    moves = np.isin(kind, (TaskKind.COPY, TaskKind.COLLECTIVE))
     bytes_of = random.integers(1, 64, size) << 20
     bytes_of = bytes_of[_first_of(group)]
     nothing = Ragged(np.zeros(size + 1, np.int64), np.zeros(0, np.int64))
@@ -115,8 +116,8 @@ def mixed_plan(num_tasks: int, num_devices: int, mix: Mix, *, num_compute: int =
 def _rows(random: np.random.Generator, num_tasks: int, num_devices: int, mix: Mix):  # type: ignore[no-untyped-def]
     """Kind, device and group of each row; a drawn collective becomes one row for each of its team."""
     team = min(TEAM, num_devices)
-    chances = np.array([mix.kernels, mix.copies / 2, mix.copies / 2, mix.collectives / team, mix.hosts])
-    kinds = np.array([TaskKind.COMPUTE, TaskKind.SWAP_OUT, TaskKind.SWAP_IN, TaskKind.COLLECTIVE, TaskKind.HOST])
+    chances = np.array([mix.kernels, mix.copies, mix.collectives / team, mix.hosts])
+    kinds = np.array([TaskKind.COMPUTE, TaskKind.COPY, TaskKind.COLLECTIVE, TaskKind.HOST])
     drawn = kinds[random.choice(len(kinds), num_tasks, p=chances / chances.sum())].astype(np.int8)
     repeats = np.where(drawn == TaskKind.COLLECTIVE, team, 1)
     entry = np.repeat(np.arange(num_tasks), repeats)[:num_tasks]
