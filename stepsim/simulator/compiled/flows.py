@@ -93,6 +93,7 @@ def _fill(s: State) -> None:
             if s.streams[s.nodes[one].stream].new < 0:
                 s.streams[s.nodes[one].stream].new = level
             one = s.nodes[one].next
+        s.links[tightest].open = 0
         one = s.links[tightest].flows
         while one != NONE:
             _set_levels(s, s.nodes[one].stream)
@@ -103,7 +104,8 @@ def _fill(s: State) -> None:
 def _set_levels(s: State, number: int) -> None:
     stream = s.streams[number]
     for here in range(stream.first_node, stream.first_node + stream.num_nodes):
-        if s.links[s.nodes[here].link].binds:
+        link = s.links[s.nodes[here].link]
+        if link.binds and link.open:
             _set_level(s, s.nodes[here].link)
 
 
