@@ -187,6 +187,30 @@ def test_each_gpu_of_a_server_with_as_many_cards_has_one_to_itself():
     assert sorted(cards) == [f"nic{i} to net" for i in range(8)]
 
 
+@pytest.mark.parametrize("name", ["hgx_h100", "hgx_h200"])
+def test_no_two_gpus_of_an_hgx_share_a_link_to_the_host(name):
+    machine = load_machine(name)
+
+    links = [link.name for gpu in gpus_of(machine) for link in machine.route(gpu, "host")]
+
+    assert len(links) == len(set(links)) == 2 * 8
+
+
+def test_an_h200_server_is_an_h100_server_with_more_and_faster_memory():
+    h100, h200 = load_machine("hgx_h100"), load_machine("hgx_h200")
+
+    def links(machine):
+        return [(link.name, link.ends, link.latency_s, link.bandwidth_bytes_per_s) for link in machine.links]
+
+    assert links(h100) == links(h200)
+    assert h100.routes == h200.routes
+    for old, new in zip(h100.devices, h200.devices, strict=True):
+        assert (old.name, old.num_sms, old.peak_flop_per_s) == (new.name, new.num_sms, new.peak_flop_per_s)
+    assert h200.device("gpu0").memory_bytes > 1.7 * h100.device("gpu0").memory_bytes
+    assert h200.device("gpu0").memory_bandwidth_bytes_per_s > 1.4 * h100.device("gpu0").memory_bandwidth_bytes_per_s
+    assert h200.device("host").memory_bytes == h100.device("host").memory_bytes
+
+
 # --- as measured ----------------------------------------------------------------------------------------------------
 
 
