@@ -35,6 +35,7 @@ OPTIONS = {
         "--plot",
         "--engine",
         "--sharing",
+        "--accounting",
         "--repeat",
         "--runs",
         "--seed",
@@ -175,6 +176,44 @@ def test_no_option_of_simulating_loads_torch(files):
 
 
 # --- what it prints ---------------------------------------------------------------------------------------------------
+
+
+def priced(files):
+    return "--machine", files.machine, "--calibration", files.calibration
+
+
+def test_steps_can_be_joined_and_simulate_tells_the_time_of_one(here, files):
+    one = done("simulate", files.plan, *priced(files), "--json").facts
+    four = done("simulate", files.plan, *priced(files), "--repeat", 4, "--json").facts
+
+    assert "period_s" not in one
+    assert four["period_s"] == pytest.approx(one["makespan_s"], rel=0.01)
+    assert four["makespan_s"] == pytest.approx(4 * one["makespan_s"], rel=0.01)
+
+
+def test_with_noise_simulate_tells_quantiles_and_the_seed_decides(here, files):
+    runs = [
+        done("simulate", files.plan, *priced(files), "--runs", 3, "--seed", seed, "--json").facts["quantiles_s"]
+        for seed in (1, 1)
+    ]
+
+    assert runs[0] == runs[1]
+    assert list(runs[0]) == ["0.05", "0.5", "0.95"]
+
+
+def test_caching_accounting_tells_what_is_reserved(here, files):
+    ran = done("simulate", files.plan, *priced(files), "--accounting", "caching", "--json").facts
+
+    assert ran["peak_reserved_bytes"]["cpu0"] >= ran["peak_bytes"]["cpu0"]
+    assert ran["peak_reserved_bytes"]["cpu0"] % (2 << 20) == 0
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+def test_simulate_says_which_engine_ran_and_either_says_the_same(here, files, engine):
+    ran = done("simulate", files.plan, *priced(files), "--engine", engine, "--json").facts
+
+    assert ran["engine"] == engine
+    assert ran["makespan_s"] == done("simulate", files.plan, *priced(files), "--json").facts["makespan_s"]
 
 
 def test_capture_tells_the_size_of_the_step(here):

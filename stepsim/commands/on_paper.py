@@ -1,14 +1,16 @@
 """Verbs that need neither torch nor the machine in question: files in, files out."""
 
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepsim.commands.options import (
     STDOUT,
+    AccountingName,
     AsJson,
     CalibrationFile,
     EngineName,
@@ -26,9 +28,16 @@ from stepsim.commands.options import (
 from stepsim.errors import InfeasibleError, StepsimError
 from stepsim.units import format_bytes, format_seconds, parse_bytes
 
+if TYPE_CHECKING:
+    from stepsim.machines import Machine
+    from stepsim.plan import Costs, Plan
+    from stepsim.timeline import Timeline
+
 SEARCH_LIMIT_S = 60.0
 LONG_ROWS = 100_000
 """From so many rows on a run takes long enough to show its progress."""
+MOST_DEVICES = 8
+"""Of more than these a line for a person names only the first."""
 
 
 def fit(
@@ -107,6 +116,9 @@ def simulate(
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file (.png, .svg, .pdf).")] = None,
     engine: Annotated[EngineName, typer.Option(help="Which engine runs: they agree to the last bit.")] = "auto",
     sharing: Annotated[SharingName, typer.Option(help="How the kernels of a device share it.")] = "leftover",
+    accounting: Annotated[
+        AccountingName, typer.Option(help="Count bytes, or what PyTorch's caching allocator would reserve.")
+    ] = "exact",
     repeat: Annotated[int, typer.Option(min=1, help="Run this many steps, one behind the other.")] = 1,
     runs: Annotated[int, typer.Option(min=0, help="Also so many runs with noise, for quantiles.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
@@ -114,13 +126,9 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Run a plan on a simulated machine."""
-    import numpy as np
-
     from stepsim.plan import Plan
-    from stepsim.progress import progress
     from stepsim.report import report, trust
-    from stepsim.simulator import choose_engine, step_times
-    from stepsim.simulator import simulate as simulating
+    from stepsim.simulator import choose_engine
 
     described, costs = machine_and_costs(machine, calibration)
     loaded = Plan.load(plan)
@@ -128,19 +136,9 @@ def simulate(
         loaded = loaded.repeat(repeat)
     chosen = choose_engine(len(loaded)) if engine == "auto" else engine
     began_s = time.monotonic()
-    with progress("simulating") if len(loaded) >= LONG_ROWS else nullcontext() as tick:
-        timeline = simulating(loaded, described, costs, engine=chosen, sharing=sharing, progress=tick)
+    timeline = _timeline(loaded, described, costs, engine=chosen, sharing=sharing, accounting=accounting)
     seconds = time.monotonic() - began_s
-    if plot is not None:
-        from stepsim.plotting import plot_timelines, save_figure
-
-        save_figure(plot_timelines({"predicted": timeline}), plot)
-    if perfetto is not None:
-        from stepsim.chrome_trace import write_chrome_trace
-
-        write_chrome_trace(perfetto, {"predicted": timeline}, plans={"predicted": loaded})
-    if output is not None:
-        timeline.save(output)
+    _write_timeline(timeline, loaded, plot=plot, perfetto=perfetto, output=output)
     found = report(timeline, loaded)
     facts = {
         "makespan_s": found.makespan_s,
@@ -151,17 +149,66 @@ def simulate(
         "seconds": seconds,
         "trust": trust(loaded, costs.task_costs(loaded, described), timeline),
     }
-    told = f"{format_seconds(found.makespan_s if found.period_s is None else found.period_s)} a step"
+    told = [f"{format_seconds(found.makespan_s if found.period_s is None else found.period_s)} a step"]
     if found.period_s is not None:
         facts["period_s"] = found.period_s
     if runs:
-        generator = np.random.default_rng(seed)
-        times = step_times(loaded, described, costs, num_runs=runs, generator=generator, sharing=sharing)
-        facts["quantiles_s"] = times.quantiles()
-        low, middle, high = (format_seconds(seconds) for seconds in times.quantiles().values())
-        told += f", with noise {middle} ({low} to {high} in 90 % of {runs} runs)"
-    peaks = ", ".join(f"{device} {format_bytes(peak)}" for device, peak in found.peak_bytes.items())
-    print_result(f"{told} ({trust_in(calibration)}), peak {peaks}, {len(loaded)} tasks", facts, as_json)
+        facts["quantiles_s"] = quantiles = _quantiles(loaded, described, costs, runs, seed, sharing)
+        low, middle, high = (format_seconds(seconds) for seconds in quantiles.values())
+        told.append(f"all in {middle} with noise ({low} to {high} in 90 % of {runs} runs)")
+    told.append(f"peak {_by_device(found.peak_bytes)}")
+    if accounting == "caching":
+        facts["peak_reserved_bytes"] = reserved = _reserved_bytes(loaded)
+        told.append(f"reserved {_by_device(reserved)}")
+    print_result(f"{', '.join(told)}, {len(loaded)} tasks ({trust_in(calibration)})", facts, as_json)
+
+
+def _timeline(plan: "Plan", machine: "Machine", costs: "Costs", **options: Any) -> "Timeline":
+    """Of a run that shows its progress when it is long."""
+    from stepsim.progress import progress
+    from stepsim.simulator import simulate
+
+    with progress("simulating") if len(plan) >= LONG_ROWS else nullcontext() as tick:
+        return simulate(plan, machine, costs, progress=tick, **options)
+
+
+def _write_timeline(
+    timeline: "Timeline", plan: "Plan", *, plot: Path | None, perfetto: Path | None, output: Path | None
+) -> None:
+    if plot is not None:
+        from stepsim.plotting import plot_timelines, save_figure
+
+        save_figure(plot_timelines({"predicted": timeline}), plot)
+    if perfetto is not None:
+        from stepsim.chrome_trace import write_chrome_trace
+
+        write_chrome_trace(perfetto, {"predicted": timeline}, plans={"predicted": plan})
+    if output is not None:
+        timeline.save(output)
+
+
+def _quantiles(
+    plan: "Plan", machine: "Machine", costs: "Costs", num_runs: int, seed: int, sharing: SharingName
+) -> dict[float, float]:
+    import numpy as np
+
+    from stepsim.simulator import step_times
+
+    generator = np.random.default_rng(seed)
+    return step_times(plan, machine, costs, num_runs=num_runs, generator=generator, sharing=sharing).quantiles()
+
+
+def _reserved_bytes(plan: "Plan") -> dict[str, int]:
+    from stepsim.memory import memory_profile
+
+    profile = memory_profile(plan, "caching")
+    return {device: profile.peak_reserved_bytes(device) for device in plan.devices.name}
+
+
+def _by_device(sizes: Mapping[str, int]) -> str:
+    shown = [f"{device} {format_bytes(size)}" for device, size in list(sizes.items())[:MOST_DEVICES]]
+    more = f" and {len(sizes) - MOST_DEVICES} more devices" if len(sizes) > MOST_DEVICES else ""
+    return ", ".join(shown) + more
 
 
 def replay(

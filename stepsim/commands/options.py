@@ -31,6 +31,7 @@ WorkloadFile = Annotated[Path, typer.Argument(metavar="WORKLOAD", help="A file t
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that stepsim plan wrote.")]
 EngineName = Literal["auto", "reference", "compiled"]
 SharingName = Literal["leftover", "fair"]
+AccountingName = Literal["exact", "caching"]
 MachineName = Annotated[str, typer.Option(help="A shipped machine, a .toml file, or this_cpu.")]
 CalibrationFile = Annotated[
     Path | None, typer.Option(help="A file that stepsim fit wrote; without it costs are a bound from the data sheet.")

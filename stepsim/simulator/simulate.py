@@ -4,7 +4,7 @@ from typing import Literal
 
 from stepsim.errors import StepsimError
 from stepsim.machines import Machine
-from stepsim.memory import check_memory, memory_steps
+from stepsim.memory import Accounting, check_memory, memory_steps
 from stepsim.plan import Costs, Plan
 from stepsim.simulator.deadlock import check_all_ran
 from stepsim.simulator.outcome import Outcome, Progress, Sharing
@@ -29,19 +29,21 @@ def simulate(
     *,
     engine: Engine = "auto",
     sharing: Sharing = "leftover",
+    accounting: Accounting = "exact",
     progress: Progress | None = None,
 ) -> Timeline:
     """Run ``plan`` on a simulated ``machine``, each task at its price in ``costs``: ``docs/reference/simulator.md``.
 
-    ``engine`` changes how long that takes and nothing else. ``sharing`` says how kernels share a device. ``progress``
-    is called with how many tasks have ended, of how many.
+    ``engine`` changes how long that takes and nothing else. ``sharing`` says how kernels share a device, and
+    ``accounting`` what counts against its memory: bytes, or what PyTorch's caching allocator reserves for them.
+    ``progress`` is called with how many tasks have ended, of how many.
 
     Raises `DeadlockError` for tasks that can never start, `OutOfMemoryError` for a plan that needs more than a device
     has, `MachineError` for a device or route that the machine lacks, `CalibrationError` for a senseless cost,
     `StoppedError` on Ctrl-C.
     """
     limits = {device.name: device.memory_bytes for device in devices_of(plan, machine)}
-    profile = check_memory(plan, limits)
+    profile = check_memory(plan, limits, accounting)
     problem = problem_of(plan, machine, costs)
     outcome = run(problem, engine=engine, sharing=sharing, progress=progress)
     check_all_ran(problem, outcome)
