@@ -11,7 +11,7 @@ import typer
 
 from stepsim import __version__
 from stepsim.commands import VERBS
-from stepsim.errors import StepsimError, StoppedError
+from stepsim.errors import StepsimError
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line. Where it is defined differs between versions; its subclass is public."""
@@ -33,21 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "stepsim"
         return _refuse(f"{error.format_message().rstrip('.')}; see {command} --help")
-    except (KeyboardInterrupt, typer.Abort) as stop:
-        return _stopped(stop.__cause__ or stop)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
     return code if isinstance(code, int) else 0
 
 
 def _refuse(problem: str) -> int:
     print("stepsim:", " ".join(problem.splitlines()), file=sys.stderr)
     return 2
-
-
-def _stopped(stop: BaseException) -> int:
-    """Ctrl-C; a simulation says how far it was."""
-    if isinstance(stop, StoppedError):
-        print("stepsim:", stop, file=sys.stderr)
-    return 130
 
 
 def _print_version(wanted: bool) -> None:

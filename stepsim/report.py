@@ -57,7 +57,7 @@ def report(timeline: Timeline, plan: Plan, *, batch: int | None = None) -> Repor
     """
     if timeline.plan_hash != plan.content_hash:
         raise StepsimError(f"the timeline is of plan {timeline.plan_hash[:12]}, not of plan {plan.content_hash[:12]}")
-    makespan_s, period_s = timeline.makespan_s, _period_s(timeline, plan)
+    makespan_s, period_s = timeline.makespan_s, steady_period_s(plan, timeline.spans.end_s)
     step_s = makespan_s if period_s is None else period_s
     return Report(
         makespan_s=makespan_s,
@@ -80,7 +80,7 @@ def trust(plan: Plan, costs: TaskCosts, timeline: Timeline) -> dict[str, float]:
     return {one.name.lower(): float(seconds[one] / seconds.sum()) for one in Origin if seconds[one] > 0}
 
 
-def _period_s(timeline: Timeline, plan: Plan) -> float | None:
+def steady_period_s(plan: Plan, end_s: NDArray[np.float64]) -> float | None:
     """The mean time from the end of a step to the end of the next, over the later half of the steps; None for one step.
 
     A step is the rows from its mark to its end mark, or else to the next step. It ends when all rows so far have.
@@ -99,7 +99,7 @@ def _period_s(timeline: Timeline, plan: Plan) -> float | None:
         return None
     following = [*(row for row, _ in steps[1:]), len(plan)]
     stops = [row_of.get(end_mark(name), stop) for (_, name), stop in zip(steps, following, strict=True)]
-    ended_s = np.append(0.0, np.maximum.accumulate(timeline.spans.end_s))[stops]
+    ended_s = np.append(0.0, np.maximum.accumulate(end_s))[stops]
     return float(ended_s[-1] - ended_s[-1 - num_later]) / num_later
 
 

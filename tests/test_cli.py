@@ -3,8 +3,10 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -275,7 +277,7 @@ def test_simulate_tells_time_memory_and_what_to_trust(files):
     ran = done("simulate", files.plan, "--machine", "this_cpu", "--calibration", files.calibration, "--json")
 
     assert {"makespan_s", "peak_bytes", "busy", "tasks", "engine", "seconds"} <= set(ran.facts)
-    assert ran.facts["engine"] == "reference"
+    assert ran.facts["engine"] in ("reference", "compiled")
     assert ran.facts["tasks"] == len(Plan.load(files.plan))
     assert all(0 <= share <= 1 for share in ran.facts["busy"].values())
     assert sum(ran.facts["trust"].values()) == pytest.approx(1)
@@ -667,6 +669,32 @@ def test_an_interrupt_ends_quietly_with_the_code_of_an_interrupt(here, monkeypat
     monkeypatch.setattr(Plan, "load", interrupted)
 
     assert main(["execute", "p.plan", FACTORY]) == 130
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+def test_a_simulation_that_is_stopped_says_how_far_it_was(here, files, monkeypatch, capsys, engine):
+    """Ctrl-C comes when the first progress is told."""
+    from stepsim.simulator import reference
+    from stepsim.simulator.compiled import engine as compiled_engine
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def stopping(title):
+        yield stop
+
+    monkeypatch.setattr("stepsim.commands.on_paper.LONG_ROWS", 0)
+    monkeypatch.setattr("stepsim.progress.progress", stopping)
+    monkeypatch.setattr(compiled_engine, "INSTANTS_A_CALL", 1)
+    monkeypatch.setattr(compiled_engine, "is_free_of_contention", lambda problem: False)
+    monkeypatch.setattr(reference.run, "TOLD_EVERY", 1)
+
+    code = main(["simulate", str(files.plan), *map(str, priced(files)), "--engine", engine, "-o", "t.timeline"])
+
+    assert code == 130
+    assert re.search(r"^stepsim: stopped after \d+ of \d+ tasks, at \S+ s of simulated time$", capsys.readouterr().err)
+    assert not list(here.iterdir())
 
 
 def test_a_slip_of_ours_is_not_hidden(here, monkeypatch):

@@ -1,5 +1,6 @@
 """Verbs that need neither torch nor the machine in question: files in, files out."""
 
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -25,7 +26,7 @@ from stepsim.commands.options import (
     print_result,
     trust_in,
 )
-from stepsim.errors import InfeasibleError, StepsimError
+from stepsim.errors import InfeasibleError, StepsimError, StoppedError
 from stepsim.units import format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def simulate(
     if runs:
         facts["quantiles_s"] = quantiles = _quantiles(loaded, described, costs, runs, seed, sharing)
         low, middle, high = (format_seconds(seconds) for seconds in quantiles.values())
-        told.append(f"all in {middle} with noise ({low} to {high} in 90 % of {runs} runs)")
+        told.append(f"with noise {middle} ({low} to {high} in 90 % of {runs} runs)")
     told.append(f"peak {_by_device(found.peak_bytes)}")
     if accounting == "caching":
         facts["peak_reserved_bytes"] = reserved = _reserved_bytes(loaded)
@@ -168,8 +169,12 @@ def _timeline(plan: "Plan", machine: "Machine", costs: "Costs", **options: Any) 
     from stepsim.progress import progress
     from stepsim.simulator import simulate
 
-    with progress("simulating") if len(plan) >= LONG_ROWS else nullcontext() as tick:
-        return simulate(plan, machine, costs, progress=tick, **options)
+    try:
+        with progress("simulating") if len(plan) >= LONG_ROWS else nullcontext() as tick:
+            return simulate(plan, machine, costs, progress=tick, **options)
+    except StoppedError as stop:  # typer would end without a word
+        print("stepsim:", stop, file=sys.stderr)
+        raise typer.Exit(130) from stop
 
 
 def _write_timeline(
@@ -192,10 +197,13 @@ def _quantiles(
 ) -> dict[float, float]:
     import numpy as np
 
+    from stepsim.progress import progress
     from stepsim.simulator import step_times
 
     generator = np.random.default_rng(seed)
-    return step_times(plan, machine, costs, num_runs=num_runs, generator=generator, sharing=sharing).quantiles()
+    with progress("with noise") if num_runs * len(plan) >= LONG_ROWS else nullcontext() as tick:
+        times = step_times(plan, machine, costs, num_runs=num_runs, generator=generator, sharing=sharing, progress=tick)
+    return times.quantiles()
 
 
 def _reserved_bytes(plan: "Plan") -> dict[str, int]:

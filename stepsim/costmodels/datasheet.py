@@ -24,7 +24,7 @@ class DataSheetCosts:
             work_s=[_seconds(plan, machine, work, device) for work, device in found.works.tolist()],
             work_origin=np.full(len(found.works), Origin.ROOFLINE),
             latency_s=[_latency_s(plan, machine, route) for route, _ in found.moves.tolist()],
-            rate_cap_bytes_per_s=np.full(len(found.moves), np.inf),
+            rate_cap_bytes_per_s=[_rate_cap_bytes_per_s(plan, machine, route) for route, _ in found.moves.tolist()],
             move_origin=Origin.ROOFLINE,
             collective_latency_s=[collective_latency_s(plan, machine, entry) for entry in range(len(plan.collectives))],
             launch_s=0.0,
@@ -50,6 +50,13 @@ def _seconds(plan: Plan, machine: Machine, work: int, place: int) -> float:
         known = sorted(device.peak_flop_per_s)
         raise CalibrationError(f"device {device.name!r} has no peak_flop_per_s for {dtype!r}; it has {known}")
     return max(flop / device.peak_flop_per_s[dtype], moving_s)
+
+
+def _rate_cap_bytes_per_s(plan: Plan, machine: Machine, route: int) -> float:
+    """Links bound a copy; one within a device reads and writes its memory."""
+    source, destination = plan.routes.source[route], plan.routes.destination[route]
+    bandwidth_bytes_per_s = machine.device(plan.devices.name[source]).memory_bandwidth_bytes_per_s
+    return bandwidth_bytes_per_s / 2 if source == destination and bandwidth_bytes_per_s else np.inf
 
 
 def _latency_s(plan: Plan, machine: Machine, route: int) -> float:

@@ -16,7 +16,7 @@ from stepsim.plan.order import check_order
 from stepsim.tables import Ragged
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
-ALGORITHMS = ("auto", "ring", "tree", "hierarchical")
+ALGORITHMS = ("auto", "ring", "rings", "tree", "hierarchical")
 
 
 def check_plan(plan: Plan) -> None:

@@ -124,8 +124,8 @@ class RouteTable(Columns):
 class CollectiveTable(Columns):
     """``kind`` is all_reduce, all_gather, reduce_scatter, broadcast or all_to_all, over the devices of ``team``.
 
-    A ring goes round ``team`` in its order, and a broadcast begins at the first of it. ``algorithm`` is ring, tree,
-    hierarchical, or auto: hierarchical where the team fills several nodes, else ring.
+    A ring goes round ``team`` in its order, and a broadcast begins at the first of it. ``algorithm`` is ring, rings,
+    tree, hierarchical or auto (`stepsim.machines.collectives`).
     """
 
     kind: tuple[str, ...]

@@ -9,19 +9,21 @@ from numpy.typing import NDArray
 from stepsim.errors import StepsimError
 from stepsim.machines import Machine
 from stepsim.plan import Costs, Plan
+from stepsim.report import steady_period_s
 from stepsim.simulator.outcome import Outcome, Progress, Sharing
 from stepsim.simulator.problem import Prices, Problem, first_of_group, problem_of
+from stepsim.simulator.simulate import check_memory_on
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepTimes:
-    """``seconds`` of each run, shape (runs,), and ``without_noise_s``, what one takes when nothing varies."""
+    """``seconds`` of a step in each run, shape (runs,), and ``without_noise_s``, what one takes when nothing varies."""
 
     seconds: NDArray[np.float64]
     without_noise_s: float
 
     def quantiles(self, shares: Iterable[float] = (0.05, 0.5, 0.95)) -> dict[float, float]:
-        """For each share of the runs, the seconds within which they end."""
+        """For each share of the runs, the seconds within which their step ends."""
         return {share: float(np.quantile(self.seconds, share)) for share in shares}
 
 
@@ -38,13 +40,15 @@ def step_times(
     """Monte Carlo over the spread of ``costs``: the same generator gives the same times.
 
     In each run a task takes ``exp(spread * z)`` times what it costs, with z normal and its own for each task (for a
-    group one of all members); so its median is its cost. Launches do not vary. Raises what `simulate` raises.
+    group one of all members); so its median is its cost. Launches do not vary. Of a plan of several steps the time is
+    the period (`stepsim.report.steady_period_s`), else the makespan. Raises what `simulate` raises.
     """
     from stepsim.simulator.compiled import CompiledEngine
     from stepsim.simulator.deadlock import check_all_ran
 
     if num_runs < 1:
         raise StepsimError(f"num_runs must be >= 1, got {num_runs}")
+    check_memory_on(plan, machine, "exact")
     problem = problem_of(plan, machine, costs)
     priced = costs.task_costs(plan, machine)
     first = first_of_group(plan.tasks.group)
@@ -55,10 +59,10 @@ def step_times(
     seconds = np.empty(num_runs)
     for number in range(num_runs):
         factor = np.exp(spread * generator.standard_normal(len(plan))[first])
-        seconds[number] = _makespan_s(engine.run(_varied(problem, factor)))
+        seconds[number] = _step_s(plan, engine.run(_varied(problem, factor)))
         if progress is not None:
             progress(number + 1, num_runs)
-    return StepTimes(seconds=seconds, without_noise_s=_makespan_s(nominal))
+    return StepTimes(seconds=seconds, without_noise_s=_step_s(plan, nominal))
 
 
 def _varied(problem: Problem, factor: NDArray[np.float64]) -> Prices:
@@ -72,5 +76,6 @@ def _varied(problem: Problem, factor: NDArray[np.float64]) -> Prices:
     )
 
 
-def _makespan_s(outcome: Outcome) -> float:
-    return float(outcome.end_s.max(initial=0.0))
+def _step_s(plan: Plan, outcome: Outcome) -> float:
+    period_s = steady_period_s(plan, outcome.end_s)
+    return float(outcome.end_s.max(initial=0.0)) if period_s is None else period_s

@@ -2,16 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stepsim.errors import StepsimError
 
 Sharing = Literal["leftover", "fair"]
 """How the kernels of a device share it."""
 
 Progress = Callable[[int, int], None]
 """Called now and then with how many tasks have ended, of how many."""
+
+
+def check_sharing(sharing: str) -> None:
+    """Raises `StepsimError` for one that is not known."""
+    if sharing not in get_args(Sharing):
+        raise StepsimError(f"unknown sharing {sharing!r}; known: {', '.join(get_args(Sharing))}")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -4,10 +4,10 @@ from typing import Literal
 
 from stepsim.errors import StepsimError
 from stepsim.machines import Machine
-from stepsim.memory import Accounting, check_memory, memory_steps
+from stepsim.memory import Accounting, MemoryProfile, check_memory, memory_steps
 from stepsim.plan import Costs, Plan
 from stepsim.simulator.deadlock import check_all_ran
-from stepsim.simulator.outcome import Outcome, Progress, Sharing
+from stepsim.simulator.outcome import Outcome, Progress, Sharing, check_sharing
 from stepsim.simulator.problem import Problem, devices_of, problem_of
 from stepsim.timeline import Timeline
 
@@ -42,8 +42,7 @@ def simulate(
     has, `MachineError` for a device or route that the machine lacks, `CalibrationError` for a senseless cost,
     `StoppedError` on Ctrl-C.
     """
-    limits = {device.name: device.memory_bytes for device in devices_of(plan, machine)}
-    profile = check_memory(plan, limits, accounting)
+    profile = check_memory_on(plan, machine, accounting)
     problem = problem_of(plan, machine, costs)
     outcome = run(problem, engine=engine, sharing=sharing, progress=progress)
     check_all_ran(problem, outcome)
@@ -51,10 +50,15 @@ def simulate(
     return Timeline.of(plan, outcome.start_s, outcome.end_s, "simulated", steps, outcome.ready_s)
 
 
+def check_memory_on(plan: Plan, machine: Machine, accounting: Accounting) -> MemoryProfile:
+    """The memory of ``plan`` within what the devices of ``machine`` have. Raises `OutOfMemoryError`."""
+    limits = {device.name: device.memory_bytes for device in devices_of(plan, machine)}
+    return check_memory(plan, limits, accounting)
+
+
 def run(problem: Problem, *, engine: Engine, sharing: Sharing, progress: Progress | None = None) -> Outcome:
     """The outcome of ``problem``, by one of the engines: they agree bit for bit."""
-    if sharing not in ("leftover", "fair"):
-        raise StepsimError(f"unknown sharing {sharing!r}; known: leftover, fair")
+    check_sharing(sharing)
     match engine:
         case "auto":
             return run(problem, engine=choose_engine(len(problem.plan)), sharing=sharing, progress=progress)

@@ -5,7 +5,7 @@ from small_machines import gpus, link
 
 from stepsim.costmodels import DataSheetCosts
 from stepsim.errors import CalibrationError
-from stepsim.machines import Device, DeviceKind, Link, Machine, Route
+from stepsim.machines import Device, DeviceKind, Link, Machine, Route, load_machine
 from stepsim.plan import Origin
 from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate
@@ -133,10 +133,24 @@ def test_a_collective_takes_its_steps_and_its_bytes_over_the_links_of_its_team()
     devices = [builder.device(f"gpu{i}") for i in range(4)]
     group = builder.group()
     for device in devices:
-        builder.collective("all_reduce", devices, builder.stream("reduce", device), group, size_bytes=400)
+        builder.collective(
+            "all_reduce", devices, builder.stream("reduce", device), group, size_bytes=400, algorithm="ring"
+        )
     plan, machine = builder.build(), gpus(4, bandwidth_bytes_per_s=100.0)
     machine = replace(machine, links=tuple(replace(link, latency_s=0.25) for link in machine.links))
 
     alone_s = DataSheetCosts().task_costs(plan, machine).seconds_alone(plan, machine)
 
     assert alone_s.tolist() == [6 * 0.25 + 2 * 3 / 4 * 400 / 100.0] * 4
+
+
+def test_a_copy_within_a_device_reads_and_writes_its_memory():
+    builder = PlanBuilder()
+    gpu = builder.device("gpu0")
+    source, target = (builder.buffer(1550, gpu) for _ in range(2))
+    builder.copy(source, target, builder.stream("copy", gpu))
+    plan, machine = builder.build(), load_machine("dgx_a100")
+
+    alone_s = DataSheetCosts().task_costs(plan, machine).seconds_alone(plan, machine)
+
+    assert alone_s[0] == pytest.approx(2 * 1550 / machine.device("gpu0").memory_bandwidth_bytes_per_s)

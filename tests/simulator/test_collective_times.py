@@ -33,14 +33,19 @@ def with_latency(machine):
 
 
 def in_nodes(num_nodes, gpus_a_node, *, inside, across):
-    """Every two gpus have a link each way, faster inside a node."""
+    """A link up to the switch of its node and one down for each gpu, and one each way between gpus of two nodes."""
     names = {f"gpu{i}": f"node{i // gpus_a_node}" for i in range(num_nodes * gpus_a_node)}
     pairs = [(one, two) for one in names for two in names if one != two]
+
+    def route(a, b):
+        return (f"{a} up", f"{b} down") if names[a] == names[b] else (f"{a} to {b}",)
+
+    apart = [link(f"{a} to {b}", across) for a, b in pairs if names[a] != names[b]]
     return Machine(
         name="nodes",
         devices=tuple(replace(device(name, DeviceKind.GPU), node=node) for name, node in names.items()),
-        links=tuple(link(f"{a} to {b}", inside if names[a] == names[b] else across) for a, b in pairs),
-        routes=tuple(Route(source=a, destination=b, links=(f"{a} to {b}",)) for a, b in pairs),
+        links=(*(link(f"{name} {way}", inside) for name in names for way in ("up", "down")), *apart),
+        routes=tuple(Route(source=a, destination=b, links=route(a, b)) for a, b in pairs),
     )
 
 
@@ -223,7 +228,7 @@ def test_a_synchronous_step_is_as_slow_as_its_straggler(speed, engine):
             builder.compute(builder.work("FB"), stream)
         group = builder.group()
         for stream in streams:
-            builder.collective("all_reduce", devices, stream, group, size_bytes=6)
+            builder.collective("all_reduce", devices, stream, group, size_bytes=6, algorithm="ring")
     slow = {"speed": speed, "sources": {"memory_bytes": "test"} | ({"speed": "test"} if speed != 1 else {})}
     machine = gpus(num_gpus)
     straggler = replace(machine.devices[1], **slow)
@@ -233,3 +238,18 @@ def test_a_synchronous_step_is_as_slow_as_its_straggler(speed, engine):
 
     reduce_s = 2 * (num_gpus - 1) / num_gpus * 6
     assert timeline.makespan_s == pytest.approx(num_steps * (kernel_s / speed + reduce_s), rel=1e-12)
+
+
+@pytest.mark.parametrize(("num_nodes", "depth"), [(2, 1), (4, 2)])
+def test_a_tree_over_nodes_crosses_between_nodes_as_seldom_as_their_tree_does(num_nodes, depth, engine):
+    """A broadcast over m nodes of 2: S down one tree of nodes, and S along the chain in each: the slowest edge once.
+
+    node0  0-1         across: 0 to 2, 0 to 4, ...; inside: 0 to 1, 2 to 3, ...
+    node1  2-3
+    """
+    machine = with_latency(in_nodes(num_nodes, 2, inside=100.0, across=BYTES_PER_S))
+
+    timeline = simulate(alone("broadcast", 2 * num_nodes, "tree"), machine, GivenCosts(), engine=engine)
+
+    hop_s = 2 * LATENCY_S  # up to the switch and down again, the longest of all edges
+    assert timeline.makespan_s == pytest.approx((depth + 1) * hop_s + SIZE_BYTES / BYTES_PER_S, rel=1e-12)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_machines import RowCosts, gpus
 
-from stepsim.errors import StepsimError
+from stepsim.errors import OutOfMemoryError, StepsimError
 from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate, step_times
 
@@ -81,6 +81,28 @@ def test_what_takes_no_noise_is_what_simulate_says():
     plan, costs = kernels(7), RowCosts(seconds=0.1, launch_s=0.03, spread=0.2)
 
     assert times(plan, costs, num_runs=1).without_noise_s == simulate(plan, gpus(), costs).makespan_s
+
+
+def test_of_several_steps_the_times_are_those_of_one():
+    plan, costs = kernels(2).repeat(4), RowCosts(seconds=1.0, spread=0.1)
+
+    found = times(plan, costs, num_runs=50)
+
+    assert found.without_noise_s == 2.0
+    assert found.seconds.mean() == pytest.approx(2.0, rel=0.1)
+
+
+def test_what_cannot_be_simulated_has_no_times():
+    builder = PlanBuilder()
+    gpu = builder.device("gpu0")
+    builder.buffer(2, gpu, name="x")
+    builder.compute(builder.work("F"), builder.stream("compute", gpu))
+    plan = builder.build()
+
+    with pytest.raises(OutOfMemoryError, match="out of memory on gpu0"):
+        times(plan, RowCosts(), gpus(memory_bytes=1))
+    with pytest.raises(StepsimError, match="unknown sharing 'equal'"):
+        step_times(plan, gpus(), RowCosts(), num_runs=1, generator=np.random.default_rng(), sharing="equal")
 
 
 def test_no_runs_are_refused():

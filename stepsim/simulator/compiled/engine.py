@@ -7,17 +7,18 @@ from stepsim.simulator.compiled.loop import advance
 from stepsim.simulator.compiled.packed import fresh, packed, packed_prices
 from stepsim.simulator.compiled.records import ENDED
 from stepsim.simulator.compiled.sweep import is_free_of_contention, sweep
-from stepsim.simulator.outcome import Outcome, Progress, Sharing
+from stepsim.simulator.outcome import Outcome, Progress, Sharing, check_sharing
 from stepsim.simulator.problem import Prices, Problem
 
-INSTANTS_A_CALL = 200_000
-"""Between calls Python looks for Ctrl-C, and progress is told: a fraction of a second."""
+INSTANTS_A_CALL = 50_000
+"""Between calls Python looks for Ctrl-C, and progress is told: a few hundredths of a second."""
 
 
 class CompiledEngine:
     """Runs one problem, each time from the start. Threads can share it: each run has its own state."""
 
     def __init__(self, problem: Problem, sharing: Sharing = "leftover") -> None:
+        check_sharing(sharing)
         self.problem, self.sharing = problem, sharing
         self._state = packed(problem)
 
@@ -32,6 +33,8 @@ class CompiledEngine:
                     progress(int(state.count[ENDED]), size)
         except KeyboardInterrupt:
             raise StoppedError(int(state.count[ENDED]), size, float(np.nanmax(state.end, initial=0))) from None
+        if progress is not None:
+            progress(int(state.count[ENDED]), size)
         issued = ~np.isnan(state.ready)
         state.ready[np.isnan(state.start)] = np.nan
         return Outcome(ready_s=state.ready, start_s=state.start, end_s=state.end, issued=issued)
@@ -40,5 +43,8 @@ class CompiledEngine:
 def run_compiled(problem: Problem, sharing: Sharing, progress: Progress | None = None) -> Outcome:
     """One run; without events where nothing can contend. Raises `StoppedError` on Ctrl-C."""
     if is_free_of_contention(problem):
-        return sweep(problem)
+        outcome = sweep(problem)
+        if progress is not None:
+            progress(len(problem.plan), len(problem.plan))
+        return outcome
     return CompiledEngine(problem, sharing).run(progress=progress)
