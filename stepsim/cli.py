@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["--help", "-h"]}
 )
 for verb in VERBS:
-    app.command()(verb)
+    app.command(verb.__name__.removesuffix("_"))(verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -60,6 +60,8 @@ def plot_timelines(
     if not timelines:
         raise StepsimError("there is no timeline to plot")
     lines = list(timelines.values())
+    if not lines[0].devices:
+        raise StepsimError("there is nothing to plot: the timeline is of no device")
     device = lines[0].devices[0] if device is None else device
     lanes = _lanes_that_work(lines)
     lanes_inch = min(LANE_INCH * (len(lanes) + 1), TALLEST_LANES_INCH)

@@ -27,6 +27,7 @@ OPTIONS = {
     "demo": ["--quick", "--output", "-o", "--json"],
     "capture": ["FACTORY", "--batch", "--output", "-o", "--json"],
     "record": ["FACTORY", "--batch", "--repeats", "--threads", "--output", "-o", "--json"],
+    "import": ["FILE", "--output", "-o", "--json"],
     "fit": ["TRACE", "--output", "-o", "--json"],
     "plan": ["WORKLOAD", "--machine", "--strategy", "--memory", "--calibration", "--output", "-o", "--json"],
     "simulate": [

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -47,6 +47,11 @@ class Device:
 
     def __post_init__(self) -> None:
         where = f"device {self.name!r}"
+        if not isinstance(self.kind, DeviceKind):
+            raise MachineError(f"{where}: kind must be a DeviceKind, got {self.kind!r}")
+        for name in ("memory_bytes", "num_sms", "copy_engines"):
+            if not isinstance(getattr(self, name), int):
+                raise MachineError(f"{where}: {name} must be a whole number, got {getattr(self, name)!r}")
         is_network = self.kind is DeviceKind.NETWORK
         if is_network and self.memory_bytes:
             raise MachineError(f"{where}: memory_bytes of a network must be 0, got {self.memory_bytes}")
@@ -171,12 +176,12 @@ class Machine:
 
     def device(self, name: str) -> Device:
         if name not in self._devices:
-            raise MachineError(f"machine {self.name!r} has no device {name!r}; it has {sorted(self._devices)}")
+            raise MachineError(f"machine {self.name!r} has no device {name!r}; it has {some(self._devices)}")
         return self._devices[name]
 
     def link(self, name: str) -> Link:
         if name not in self._links:
-            raise MachineError(f"machine {self.name!r} has no link {name!r}; it has {sorted(self._links)}")
+            raise MachineError(f"machine {self.name!r} has no link {name!r}; it has {some(self._links)}")
         return self._links[name]
 
     def route(self, source: str, destination: str) -> tuple[Link, ...]:
@@ -205,6 +210,12 @@ def _with_speed(device: Device, speed: float) -> Device:
     if speed != 1:
         sources["speed"] = "what if"
     return replace(device, speed=speed, sources=sources)
+
+
+def some(names: Iterable[str]) -> str:
+    """The first few of ``names``, and how many more there are."""
+    found = sorted(names)
+    return f"{found[:8]}" + (f" and {len(found) - 8} more" if len(found) > 8 else "")
 
 
 def _check_number(where: str, name: str, value: float, *, positive: bool = False) -> None:

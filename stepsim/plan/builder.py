@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stepsim.errors import PlanError
 from stepsim.plan import (
     NONE,
     BufferTable,
@@ -197,6 +198,7 @@ class PlanBuilder:
         if not self._threads:
             self.thread("main")
         row = len(self._tasks)
+        self._check_row(row, stream, thread, (*reads, *writes, *allocates, *releases))
         lane = stream if stream != NONE else -2 - thread
         needs = self._needed(lane, reads, writes, allocates, releases).union(after)
         device = self._streams[stream][1] if stream != NONE else NONE
@@ -212,6 +214,18 @@ class PlanBuilder:
         for buffer in writes:
             self._writer[buffer] = row
         return row
+
+    def _check_row(self, row: int, stream: int, thread: int, buffers: Rows) -> None:
+        """The rest is for the self-check; these would fail, or count from the end, before it comes."""
+        for name, number, lowest, size in (
+            ("stream", stream, NONE, len(self._streams)),
+            ("thread", thread, 0, len(self._threads)),
+        ):
+            if not lowest <= number < size:
+                raise PlanError(f"row {row}: {name} must be in {lowest}..{size - 1}, got {number}")
+        for buffer in buffers:
+            if not 0 <= buffer < len(self._buffers):
+                raise PlanError(f"row {row}: a buffer must be in 0..{len(self._buffers) - 1}, got {buffer}")
 
     def _needed(
         self,
@@ -265,12 +279,26 @@ T = TypeVar("T", bound=Columns)
 
 def _table(kind: type[T], entries: Sequence[tuple[Any, ...]]) -> T:
     """Turn entries (one tuple a row) into the columns that ``kind`` declares."""
-    types = column_types(kind).values()
+    types = column_types(kind)
     columns = zip(*entries, strict=True) if entries else [()] * len(types)
-    return kind(*[_column(held, values) for held, values in zip(types, columns, strict=True)])
+    named = zip(types.items(), columns, strict=True)
+    return kind(*[_column(f"{kind.__name__}.{name}", held, values) for (name, held), values in named])
 
 
-def _column(held: type, values: Sequence[Any]) -> Any:
+def _column(name: str, held: type, values: Sequence[Any]) -> Any:
+    """Raises `PlanError` for a number that the column cannot hold as it is."""
     if held is Ragged:
         return Ragged.from_lists(values)
-    return tuple(values) if held is str else np.array(values, dtype=held)
+    if held is str:
+        return tuple(values)
+    found = np.array(values) if values else np.zeros(0, held)
+    if found.dtype.kind in "biu" and _fits(found.min(initial=0), held) and _fits(found.max(initial=0), held):
+        return found.astype(held)
+    wrong = next(value for value in values if not _fits(value, held))
+    raise PlanError(f"{name} must be a whole number that fits {np.dtype(held)}, got {wrong!r}")
+
+
+def _fits(value: Any, held: type) -> bool:
+    if not isinstance(value, int | np.integer | np.bool_):
+        return False
+    return held is np.bool_ or bool(np.iinfo(held).min <= value <= np.iinfo(held).max)

@@ -3,7 +3,9 @@
 `stepsim.plan.groups` checks how groups meet, and `stepsim.plan.order` in which order buffers are used.
 """
 
+from collections import Counter
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,10 @@ from stepsim.plan.order import check_order
 from stepsim.tables import Ragged
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
+
+MOST_BYTES = 2**62
+"""Beyond this, sums of bytes would not fit into 64 bits."""
+
 ALGORITHMS = ("auto", "ring", "rings", "tree", "hierarchical")
 
 
@@ -23,7 +29,7 @@ def check_plan(plan: Plan) -> None:
     """Raises `PlanError` that names the row and what is wrong with it."""
     _check_tables(plan)
     _check_indices(plan)
-    _check_lanes(plan)
+    _check_names(plan)
     _check_work(plan)
     _check_buffers(plan)
     _check_rows(plan)
@@ -47,20 +53,19 @@ def _check_tables(plan: Plan) -> None:
             raise PlanError(f"{field.name}: columns differ in length: {lengths}")
 
 
-def _check_lanes(plan: Plan) -> None:
-    """Timelines and reports tell lanes apart by their names."""
-    seen: set[str] = set()
-    for name in plan.lane_names():
-        if name in seen:
-            raise PlanError(f"two streams or threads are called {name!r}")
-        seen.add(name)
+def _check_names(plan: Plan) -> None:
+    """A device is there once, or it would have twice its memory; timelines tell lanes apart by their names."""
+    for what, names in (("devices", plan.devices.name), ("streams or threads", plan.lane_names())):
+        for name, times in Counter(names).items():
+            if times > 1:
+                raise PlanError(f"two {what} are called {name!r}")
 
 
 def _check_indices(plan: Plan) -> None:
     """Every index is inside the table it points into, or NONE where there may be nothing."""
     tasks, buffers, routes = plan.tasks, plan.buffers, plan.routes
     num_devices, num_streams = len(plan.devices), len(plan.streams)
-    for name, column, size, lowest in (
+    for name, held, size, lowest in (
         ("kind", tasks.kind, len(TaskKind), 0),
         ("device", tasks.device, num_devices, NONE),
         ("stream", tasks.stream, num_streams, NONE),
@@ -68,10 +73,17 @@ def _check_indices(plan: Plan) -> None:
         ("work", tasks.work, len(plan.work), NONE),
         ("route", tasks.route, len(routes), NONE),
         ("collective", tasks.collective, len(plan.collectives), NONE),
-        ("reads", tasks.reads.values, len(buffers), 0),
-        ("writes", tasks.writes.values, len(buffers), 0),
-        ("allocates", tasks.allocates.values, len(buffers), 0),
-        ("releases", tasks.releases.values, len(buffers), 0),
+        ("group", tasks.group, np.iinfo(np.int32).max, NONE),
+        ("reads", tasks.reads, len(buffers), 0),
+        ("writes", tasks.writes, len(buffers), 0),
+        ("allocates", tasks.allocates, len(buffers), 0),
+        ("releases", tasks.releases, len(buffers), 0),
+    ):
+        column = held.values if isinstance(held, Ragged) else held
+        for place in _outside(column, lowest, size):
+            row = int(held.owners()[place]) if isinstance(held, Ragged) else place
+            raise PlanError(f"row {row}: {name} {_must_be(lowest, size)}, got {column[place]}")
+    for name, column, size, lowest in (
         ("team", plan.collectives.team.values, num_devices, 0),
         ("buffer device", buffers.device, num_devices, 0),
         ("buffer owner", buffers.owner, num_streams, NONE),
@@ -79,8 +91,16 @@ def _check_indices(plan: Plan) -> None:
         ("route source", routes.source, num_devices, 0),
         ("route destination", routes.destination, num_devices, 0),
     ):
-        for place in np.flatnonzero((column < lowest) | (column >= size)).tolist():
-            raise PlanError(f"{name} at {place}: must be in {lowest}..{size - 1}, got {column[place]}")
+        for place in _outside(column, lowest, size):
+            raise PlanError(f"{name} at {place}: {_must_be(lowest, size)}, got {column[place]}")
+
+
+def _outside(column: NDArray[np.integer[Any]], lowest: int, size: int) -> list[int]:
+    return [int(place) for place in np.flatnonzero((column < lowest) | (column >= size))]
+
+
+def _must_be(lowest: int, size: int) -> str:
+    return f"must be in {lowest}..{size - 1}" if size > 0 else "points into an empty table"
 
 
 def _check_work(plan: Plan) -> None:
@@ -96,6 +116,9 @@ def _check_buffers(plan: Plan) -> None:
     buffers = plan.buffers
     for buffer in np.flatnonzero(buffers.size_bytes < 0).tolist():
         raise PlanError(f"buffer {buffers.name[buffer]!r}: size_bytes must be >= 0, got {buffers.size_bytes[buffer]}")
+    total_bytes = buffers.size_bytes.sum(dtype=np.float64)
+    if total_bytes > MOST_BYTES:
+        raise PlanError(f"buffers: all of them together must have at most 2**62 bytes, they have {total_bytes:.3g}")
     home = _looked_up(plan.streams.device, buffers.owner)
     for buffer in np.flatnonzero((buffers.owner != NONE) & (home != buffers.device)).tolist():
         raise PlanError(f"buffer {buffers.name[buffer]!r}: its owner is a stream of another device")

@@ -1,6 +1,6 @@
 """A plan, a machine and costs, reduced to the numbers that the engines run on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from stepsim.errors import CalibrationError, MachineError
 from stepsim.machines import Device, DeviceKind, Link, Machine
 from stepsim.machines.collectives import Stage
+from stepsim.machines.machine import some
 from stepsim.plan import NONE, Costs, Plan, TaskCosts, TaskKind
 from stepsim.plan.paths import Paths, paths_of
 from stepsim.tables import Ragged
@@ -133,17 +134,12 @@ def devices_of(plan: Plan, machine: Machine) -> list[Device]:
         if name not in known:
             rows = np.flatnonzero(plan.tasks.device == number)
             where = f"row {rows[0]} ({plan.row_names()[rows[0]]}): " if len(rows) else ""
-            raise MachineError(f"{where}machine {machine.name!r} has no device {name!r}; it has {_few(known)}")
+            raise MachineError(f"{where}machine {machine.name!r} has no device {name!r}; it has {some(known)}")
     for stream, device in enumerate(plan.streams.device.tolist()):
         if known[plan.devices.name[device]].kind is DeviceKind.NETWORK:
             name = plan.devices.name[device]
             raise MachineError(f"stream {plan.streams.name[stream]!r} stands on {name!r}, which is a network")
     return [known[name] for name in plan.devices.name]
-
-
-def _few(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
 
 
 def prices_of(plan: Plan, machine: Machine, priced: TaskCosts) -> Prices:

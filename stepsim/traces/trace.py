@@ -27,7 +27,7 @@ COLUMNS: dict[str, str] = {
     "flop": "int64",  # of timed work; 0 elsewhere
     "source": "str",  # where a copy comes from: device, pageable, pinned, host; empty elsewhere
     "destination": "str",
-    "work": "str",  # signature of the work that was timed; empty in imported traces
+    "work": "str",  # signature of the work that was timed; in_place or out_of_place for nccl-tests; else empty
 }
 """Columns of `Trace.events` with their dtypes."""
 

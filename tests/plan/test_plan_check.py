@@ -96,14 +96,14 @@ def test_a_buffer_that_no_row_allocates_is_there_from_the_start():
 
 
 ROWS = {
-    "an unknown kind": ("kind", F, 99, "kind at 1: must be in 0..9, got 99"),
-    "an unknown device": ("device", F, 3, "device at 1: must be in -1..2, got 3"),
-    "an unknown stream": ("stream", F, 6, "stream at 1: must be in -1..5, got 6"),
-    "no thread": ("thread", F, NONE, "thread at 1: must be in 0..1, got -1"),
-    "an unknown work": ("work", F, 3, "work at 1: must be in -1..2, got 3"),
-    "an unknown route": ("route", OUT, 9, "route at 2: must be in -1..2, got 9"),
-    "an unknown collective": ("collective", REDUCE, 1, "collective at 9: must be in -1..0, got 1"),
-    "an unknown buffer": ("reads", B, [5], "reads at 2: must be in 0..4, got 5"),
+    "an unknown kind": ("kind", F, 99, "row 1: kind must be in 0..9, got 99"),
+    "an unknown device": ("device", F, 3, "row 1: device must be in -1..2, got 3"),
+    "an unknown stream": ("stream", F, 6, "row 1: stream must be in -1..5, got 6"),
+    "no thread": ("thread", F, NONE, "row 1: thread must be in 0..1, got -1"),
+    "an unknown work": ("work", F, 3, "row 1: work must be in -1..2, got 3"),
+    "an unknown route": ("route", OUT, 9, "row 2: route must be in -1..2, got 9"),
+    "an unknown collective": ("collective", REDUCE, 1, "row 9: collective must be in -1..0, got 1"),
+    "an unknown buffer": ("reads", B, [5], f"row {B}: reads must be in 0..4, got 5"),
     "a kernel without a stream": ("stream", F, NONE, "row 1 (F x): needs a stream: only host work has none"),
     "host work on a stream": ("kind", F, TaskKind.HOST, "row 1 (F x): is host work, which stands on no stream"),
     "a device other than its stream's": ("device", F, 1, "row 1 (F x): is on another device than its stream"),
@@ -278,7 +278,7 @@ OTHER_TABLES = {
         "algorithm",
         0,
         "star",
-        "row 9 (collective): collective: algorithm must be one of auto, ring, tree, hierarchical, got 'star'",
+        "row 9 (collective): collective: algorithm must be one of auto, ring, rings, tree, hierarchical, got 'star'",
     ),
 }
 

@@ -1,0 +1,98 @@
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kineto_files import KinetoFile
+from test_bandwidth_logs import LOGS
+from test_nccl_tests import log, row
+
+from stepsim.errors import FileError
+from stepsim.traces import read_any
+from stepsim.traces.detect import FORMATS, format_of
+
+
+def kineto(path, **how):
+    file = KinetoFile()
+    file.launched(0, 5, 6, 20, correlation=1)
+    return file.write(path, **how)
+
+
+@pytest.mark.parametrize("how", [{}, {"zipped": True}, {"bare": True}])
+def test_a_kineto_trace_is_told_whatever_it_is_called(tmp_path, how):
+    path = kineto(tmp_path / "trace.log", **how)
+
+    assert format_of(path).name == "Kineto trace"
+    assert len(read_any(path).of("kernel")) == 1
+
+
+@pytest.mark.parametrize("which", LOGS)
+def test_a_bandwidth_log_is_told(tmp_path, which):
+    path = tmp_path / "anything.json"
+    path.write_text(LOGS[which])
+
+    assert format_of(path).name == "bandwidth log"
+    assert not read_any(path).of("copy").empty
+
+
+def test_an_nccl_tests_log_is_told(tmp_path):
+    path = tmp_path / "anything.csv"
+    path.write_text(log(row(1024)))
+
+    assert format_of(path).name == "nccl-tests log"
+    assert len(read_any(path).of("collective")) == 2
+
+
+def test_a_trace_of_stepsim_comes_back_equal(tmp_path):
+    before = read_any(kineto(tmp_path / "t.json"))
+    before.save(tmp_path / "t.log")
+
+    after = read_any(tmp_path / "t.log")
+
+    assert after.events.equals(before.events)
+    assert after.provenance == before.provenance
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "file: is empty"),
+        (b"nothing known\n", "format: must be one of stepsim trace, Kineto trace, nccl-tests log, bandwidth log"),
+        (gzip.compress(b"nothing known"), "format: must be one of"),
+        (b"\x1f\x8bno gzip", "gzip: is damaged"),
+        (b'{"nodes": []}', "format: must be one of"),
+    ],
+    ids=["empty", "text", "gzip", "damaged gzip", "other JSON"],
+)
+def test_a_file_of_no_known_format_is_refused_by_name(tmp_path, content, message):
+    path = tmp_path / "what.bin"
+    path.write_bytes(content)
+
+    with pytest.raises(FileError) as caught:
+        read_any(path)
+
+    assert str(caught.value).startswith(f"{path}: {message}"[:60])
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(FileError, match="cannot be read"):
+            read_any(path)
+
+
+@given(st.binary(max_size=200))
+def test_no_content_breaks_the_detection(head):
+    for form in FORMATS:
+        assert form.looks_like(head) in (True, False)
+
+
+def test_every_measured_file_of_a_known_format_is_told(data_dir):
+    told = {
+        "Kineto trace": [*data_dir.glob("hta/trace_diff/**/*.json.gz"), *data_dir.glob("kineto/**/*.json.gz")],
+        "nccl-tests log": [*data_dir.glob("nccl_tests_cluster/**/*.log"), *data_dir.glob("superbench/nccl_*.log")],
+        "bandwidth log": [*data_dir.glob("superbench/*_bw*.log")],
+    }
+
+    for name, paths in told.items():
+        assert paths
+        assert {format_of(path).name for path in paths} == {name}
