@@ -62,9 +62,6 @@ class NotFittedError(CalibrationError):
 class StoppedError(KeyboardInterrupt):
     """Ctrl-C during a simulation: says how far it was."""
 
-    def __init__(self, num_ended: int, num_tasks: int, now_s: float) -> None:
-        super().__init__(f"stopped after {num_ended} of {num_tasks} tasks, at {now_s:.6g} s of simulated time")
-
 
 def _short(value: object) -> str:
     text = repr(value)

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,10 +169,16 @@ def _timeline(plan: "Plan", machine: "Machine", costs: "Costs", **options: Any) 
     from stepsim.progress import progress
     from stepsim.simulator import simulate
 
+    with _stoppable(), progress("simulating") if len(plan) >= LONG_ROWS else nullcontext() as tick:
+        return simulate(plan, machine, costs, progress=tick, **options)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """On Ctrl-C say how far it was: typer would end without a word."""
     try:
-        with progress("simulating") if len(plan) >= LONG_ROWS else nullcontext() as tick:
-            return simulate(plan, machine, costs, progress=tick, **options)
-    except StoppedError as stop:  # typer would end without a word
+        yield
+    except StoppedError as stop:
         print("stepsim:", stop, file=sys.stderr)
         raise typer.Exit(130) from stop
 
@@ -201,7 +207,7 @@ def _quantiles(
     from stepsim.simulator import step_times
 
     generator = np.random.default_rng(seed)
-    with progress("with noise") if num_runs * len(plan) >= LONG_ROWS else nullcontext() as tick:
+    with _stoppable(), progress("with noise") if num_runs * len(plan) >= LONG_ROWS else nullcontext() as tick:
         times = step_times(plan, machine, costs, num_runs=num_runs, generator=generator, sharing=sharing, progress=tick)
     return times.quantiles()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stepsim.errors import StepsimError
+from stepsim.errors import StepsimError, StoppedError
 from stepsim.machines import Machine
 from stepsim.plan import Costs, Plan
 from stepsim.report import steady_period_s
@@ -59,9 +59,12 @@ def step_times(
     seconds = np.empty(num_runs)
     for number in range(num_runs):
         factor = np.exp(spread * generator.standard_normal(len(plan))[first])
-        seconds[number] = _step_s(plan, engine.run(_varied(problem, factor)))
-        if progress is not None:
-            progress(number + 1, num_runs)
+        try:
+            seconds[number] = _step_s(plan, engine.run(_varied(problem, factor)))
+            if progress is not None:
+                progress(number + 1, num_runs)
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped after {number} of {num_runs} runs with noise") from None
     return StepTimes(seconds=seconds, without_noise_s=_step_s(plan, nominal))
 
 

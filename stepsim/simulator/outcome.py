@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from stepsim.errors import StepsimError
+from stepsim.errors import StepsimError, StoppedError
 
 Sharing = Literal["leftover", "fair"]
 """How the kernels of a device share it."""
@@ -20,6 +20,11 @@ def check_sharing(sharing: str) -> None:
     """Raises `StepsimError` for one that is not known."""
     if sharing not in get_args(Sharing):
         raise StepsimError(f"unknown sharing {sharing!r}; known: {', '.join(get_args(Sharing))}")
+
+
+def stopped(num_ended: int, num_tasks: int, now_s: float) -> StoppedError:
+    """What an engine raises on Ctrl-C."""
+    return StoppedError(f"stopped after {num_ended} of {num_tasks} tasks, at {now_s:.6g} s of simulated time")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_machines import RowCosts, gpus
 
-from stepsim.errors import OutOfMemoryError, StepsimError
+from stepsim.errors import OutOfMemoryError, StepsimError, StoppedError
 from stepsim.plan.builder import PlanBuilder
 from stepsim.simulator import simulate, step_times
 
@@ -103,6 +103,15 @@ def test_what_cannot_be_simulated_has_no_times():
         times(plan, RowCosts(), gpus(memory_bytes=1))
     with pytest.raises(StepsimError, match="unknown sharing 'equal'"):
         step_times(plan, gpus(), RowCosts(), num_runs=1, generator=np.random.default_rng(), sharing="equal")
+
+
+def test_what_is_stopped_says_after_how_many_runs():
+    def stop(done, total):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(StoppedError, match=r"^stopped after 2 of 10 runs with noise$"):
+        step_times(kernels(), gpus(), RowCosts(), num_runs=10, generator=np.random.default_rng(), progress=stop)
 
 
 def test_no_runs_are_refused():

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from stepsim.errors import StoppedError
 from stepsim.simulator.compiled.loop import advance
 from stepsim.simulator.compiled.packed import fresh, packed, packed_prices
 from stepsim.simulator.compiled.records import ENDED
 from stepsim.simulator.compiled.sweep import is_free_of_contention, sweep
-from stepsim.simulator.outcome import Outcome, Progress, Sharing, check_sharing
+from stepsim.simulator.outcome import Outcome, Progress, Sharing, check_sharing, stopped
 from stepsim.simulator.problem import Prices, Problem
 
 INSTANTS_A_CALL = 50_000
@@ -32,7 +31,7 @@ class CompiledEngine:
                 if progress is not None:
                     progress(int(state.count[ENDED]), size)
         except KeyboardInterrupt:
-            raise StoppedError(int(state.count[ENDED]), size, float(np.nanmax(state.end, initial=0))) from None
+            raise stopped(int(state.count[ENDED]), size, float(np.nanmax(state.end, initial=0))) from None
         if progress is not None:
             progress(int(state.count[ENDED]), size)
         issued = ~np.isnan(state.ready)

@@ -2,9 +2,8 @@
 
 from collections import defaultdict
 
-from stepsim.errors import StoppedError
 from stepsim.plan import NONE
-from stepsim.simulator.outcome import Outcome, Progress, Sharing
+from stepsim.simulator.outcome import Outcome, Progress, Sharing, stopped
 from stepsim.simulator.problem import Problem
 from stepsim.simulator.reference.queues import run_stream, run_thread
 from stepsim.simulator.reference.run import Run
@@ -20,7 +19,7 @@ def run_reference(problem: Problem, sharing: Sharing, progress: Progress | None 
     try:
         run.env.run()
     except KeyboardInterrupt:
-        raise StoppedError(run.num_ended, len(problem.plan), run.env.now) from None
+        raise stopped(run.num_ended, len(problem.plan), run.env.now) from None
     return run.outcome()
 
 
