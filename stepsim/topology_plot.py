@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
+from stepsim.errors import MachineError
 from stepsim.machines import DeviceKind, Machine
 
 # Okabe and Ito, "Color Universal Design" (2008): colours that people with any colour vision can tell apart.
@@ -22,6 +23,7 @@ FILLS = {
 COMPUTING = (DeviceKind.GPU, DeviceKind.CPU)
 BETWEEN_FILL = "white"  # a place that is no device, such as a switch
 COLUMN_INCH, ROW_INCH = 1.15, 1.1
+MOST_PLACES = 300  # side by side at 160 dots an inch; matplotlib draws at most 65,536 dots across
 THINNEST_POINTS, THICKEST_POINTS = 1.0, 4.5
 BEND = 0.28  # of the distance, between two places in one row
 
@@ -39,9 +41,12 @@ class Edge:
 def plot_topology(machine: Machine) -> Figure:
     """Places and the links between them: the fabric above, what computes below; of a cluster only one node.
 
-    Wider lines carry more. A link that does not tell its ends is drawn where it alone is a route.
+    Wider lines carry more. A link that does not tell its ends is drawn where it alone is a route. Raises `MachineError`
+    for more places than a picture can hold.
     """
     shown, title = _one_node(machine)
+    if not 1 <= len(shown) <= MOST_PLACES:
+        raise MachineError(f"machine {machine.name!r} has {len(shown)} places; a picture shows 1 to {MOST_PLACES}")
     edges = [edge for edge in _edges(machine) if shown.issuperset(edge.ends)]
     kinds = {device.name: device.kind for device in machine.devices if device.name in shown}
     at = _positions(kinds, edges)
@@ -98,9 +103,15 @@ def _positions(kinds: Mapping[str, DeviceKind], edges: Sequence[Edge]) -> dict[s
 
 
 def _rows(kinds: Mapping[str, DeviceKind], near: Mapping[str, set[str]]) -> dict[str, int]:
-    """0 for networks, 1 for the host, then what lies between, then what computes; last what only that is joined to."""
-    rows = {name: 0 for name, kind in kinds.items() if kind is DeviceKind.NETWORK}
-    level, depth = {name for name, kind in kinds.items() if kind is DeviceKind.HOST}, 1
+    """From above: networks, cards of their own, hosts, what lies between, what computes, what only that is joined to.
+
+    A card stands above the host, though its switch is below it, so that lines to the network cross no other place.
+    """
+    networks = {name for name, kind in kinds.items() if kind is DeviceKind.NETWORK}
+    level = {name for name, kind in kinds.items() if kind is DeviceKind.HOST}
+    beside = {other for place in networks for other in near[place]} - kinds.keys()
+    cards = {place for place in beside if not near[place] & level}
+    rows, depth = dict.fromkeys(networks, 0) | dict.fromkeys(cards, 1), 1 + bool(cards)
     while level:
         rows |= dict.fromkeys(level, depth)
         level = {other for place in level for other in near[place]} - rows.keys() - kinds.keys()

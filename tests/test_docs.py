@@ -10,6 +10,7 @@ import typer
 
 from stepsim import load_machine
 from stepsim.cli import app
+from stepsim.errors import FileError
 
 ROOT = Path(__file__).parents[1]
 
@@ -81,6 +82,22 @@ def test_the_machine_of_the_how_to_is_a_machine(tmp_path):
 
     assert [link.name for link in machine.route("host", "gpu0")] == ["host to switch", "switch to gpu0"]
     assert [link.name for link in lab.route("node0/host", "node3/host")] == ["node0/host to net", "node3/net to host"]
+
+
+def test_the_bus_of_the_how_to_takes_the_place_of_a_pair_and_is_refused_beside_it(tmp_path):
+    page = ROOT / "docs/how-to/describe-a-machine.md"
+    node, bus = blocks_of(page, "toml")[0], blocks_of(page, "")[1]
+    pair = ', ["switch", "host"]]'
+    assert node.count(pair) == 1
+    (tmp_path / "beside.toml").write_text(node + bus)
+    (tmp_path / "instead.toml").write_text(node.replace(pair, "]") + bus)
+
+    machine = load_machine(tmp_path / "instead.toml")
+
+    assert [link.name for link in machine.route("host", "gpu0")] == ["bus", "switch to gpu0"]
+    assert [link.name for link in machine.route("gpu0", "host")] == ["gpu0 to switch", "bus"]
+    with pytest.raises(FileError, match="2 links lead there"):
+        load_machine(tmp_path / "beside.toml")
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=names_of(PAGES_WITH_COMMANDS))

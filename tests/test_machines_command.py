@@ -62,6 +62,25 @@ def test_a_picture_of_no_machine_in_particular_is_refused():
     )
 
 
+@pytest.mark.parametrize("count", [301, 100_000])
+def test_more_places_than_a_picture_shows_are_refused_in_one_line(here, count):
+    gpus = f'name = "gpu"\nkind = "gpu"\ncount = {count}\nmemory_bytes = 1\nsources = {{ memory_bytes = "test" }}\n'
+    (here / "large.toml").write_text(f'name = "large"\n[[devices]]\n{gpus}')
+
+    message = refused("machines", "large.toml", "--plot", "large.png")
+
+    assert message == f"machine 'large' has {count} places; a picture shows 1 to 300"
+    assert not (here / "large.png").exists()
+
+
+def test_a_machine_of_nothing_has_no_picture(here):
+    (here / "none.toml").write_text('name = "none"\ndevices = []\n')
+
+    message = refused("machines", "none.toml", "--plot", "none.png")
+
+    assert message == "machine 'none' has 0 places; a picture shows 1 to 300"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

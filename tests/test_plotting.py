@@ -113,6 +113,27 @@ def test_no_timeline_is_no_figure():
         plot_timelines({})
 
 
+def test_a_timeline_of_no_device_is_no_figure():
+    with pytest.raises(StepsimError, match="the timeline is of no device"):
+        plot_timelines({"predicted": empty_timeline(PlanBuilder())})
+
+
+def test_a_timeline_without_spans_is_an_empty_figure(tmp_path):
+    builder = PlanBuilder()
+    builder.device("gpu0")
+
+    figure = plot_timelines({"predicted": empty_timeline(builder)})
+
+    save_figure(figure, tmp_path / "t.png")
+    assert bars_of(figure.axes[0]) == []
+
+
+def empty_timeline(builder):
+    nothing = np.zeros(0)
+    memory = MemorySteps(nothing.astype(np.int32), nothing, nothing.astype(np.int64))
+    return Timeline.of(builder.build(), nothing, nothing, "simulated", memory)
+
+
 @pytest.mark.parametrize("num_lanes", [1, 3, MOST_LANE_NAMES, 5 * MOST_LANE_NAMES])
 def test_texts_do_not_overlap_however_many_lanes_there_are(num_lanes):
     streams = [f"a stream with a long name, number {number}" for number in range(num_lanes)]

@@ -1,11 +1,11 @@
 import matplotlib.colors
 import pytest
 from matplotlib.patches import FancyArrowPatch
-from small_machines import gpus
+from small_machines import device, gpus
 
-from stepsim.machines import cluster, load_machine, shipped_machines
+from stepsim.machines import DeviceKind, Machine, cluster, load_machine, shipped_machines
 from stepsim.plotting import save_figure
-from stepsim.topology_plot import COLOURS, plot_topology
+from stepsim.topology_plot import COLOURS, MOST_PLACES, plot_topology
 
 
 def places_of(figure):
@@ -48,14 +48,36 @@ def test_two_directions_of_a_connection_are_one_line():
     assert len(lines_of(figure)) == 6
 
 
-def test_network_and_host_stand_above_the_switches_and_those_above_the_gpus():
+def test_network_cards_and_host_stand_above_the_switches_and_those_above_the_gpus():
     at = places_of(plot_topology(load_machine("hgx_h100")))
 
-    rows = ["net", "host", "switch0", "nic0", "gpu0", "nvswitch"]
+    rows = ["net", "nic0", "host", "switch0", "gpu0", "nvswitch"]
     heights = [at[name][1] for name in rows]
     assert heights == sorted(heights, reverse=True)
     assert len(set(heights)) == len(rows)
     assert at["gpu0"][1] == at["gpu7"][1]
+
+
+@pytest.mark.parametrize("name", shipped_machines())
+def test_no_line_crosses_a_place_that_it_does_not_join(name):
+    figure = plot_topology(load_machine(name))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = {text.get_position(): text.get_bbox_patch().get_window_extent() for text in axes.texts}
+
+    crossed = [
+        (line._posA_posB, place)
+        for line in lines_of(figure)
+        for place, box in boxes.items()
+        if place not in line._posA_posB and path_of(line).intersects_bbox(box, filled=False)
+    ]
+
+    assert crossed == []
+
+
+def path_of(line):
+    """In dots, as the boxes are."""
+    return line.get_transform().transform_path(line.get_path())
 
 
 def test_a_place_stands_in_the_middle_of_what_computes_near_it():
@@ -90,6 +112,14 @@ def test_a_link_that_does_not_tell_its_ends_is_drawn_where_it_alone_is_a_route()
     figure = plot_topology(gpus(2))
 
     assert ends_of(figure) == {frozenset(pair) for pair in (("gpu0", "gpu1"), ("gpu0", "host"), ("gpu1", "host"))}
+
+
+def test_a_row_of_as_many_places_as_are_allowed_can_be_drawn(tmp_path):
+    devices = tuple(device(f"gpu{i}", DeviceKind.GPU) for i in range(MOST_PLACES))
+
+    save_figure(plot_topology(Machine(name="wide", devices=devices)), tmp_path / "m.png")
+
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_picture_is_written_as_a_file(tmp_path):

@@ -54,7 +54,10 @@ def _read(path: Path) -> Machine:
 
 def _cluster(path: Path, file: ClusterFile) -> Machine:
     """A node is a shipped machine, or a file beside the cluster's."""
-    node = path.parent / file.node if file.node.endswith(".toml") else _shipped(file.node)
+    is_file = file.node.endswith(".toml")
+    if not is_file and file.node not in shipped_machines():
+        raise FileError(path, "node", file.node, "must be a shipped machine (see stepsim machines) or a .toml file")
+    node = path.parent / file.node if is_file else _shipped(file.node)
     body = _toml(node)
     if "node" in body:
         raise FileError(path, "node", file.node, "must be a machine, not a cluster")

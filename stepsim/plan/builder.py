@@ -6,7 +6,8 @@ the owner stream. What a strategy wants beyond that it says with ``after``.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from stepsim.plan.check import check_plan
 from stepsim.tables import Columns, Ragged, column_types
 
 Rows = Iterable[int]
+
+_WHOLE = (int, np.integer, np.bool_)
 
 
 class PlanBuilder:
@@ -198,7 +201,7 @@ class PlanBuilder:
         if not self._threads:
             self.thread("main")
         row = len(self._tasks)
-        self._check_row(row, stream, thread, (*reads, *writes, *allocates, *releases))
+        self._check_row(stream, thread, (*reads, *writes, *allocates, *releases))
         lane = stream if stream != NONE else -2 - thread
         needs = self._needed(lane, reads, writes, allocates, releases).union(after)
         device = self._streams[stream][1] if stream != NONE else NONE
@@ -215,17 +218,17 @@ class PlanBuilder:
             self._writer[buffer] = row
         return row
 
-    def _check_row(self, row: int, stream: int, thread: int, buffers: Rows) -> None:
+    def _check_row(self, stream: int, thread: int, buffers: Rows) -> None:
         """The rest is for the self-check; these would fail, or count from the end, before it comes."""
-        for name, number, lowest, size in (
-            ("stream", stream, NONE, len(self._streams)),
-            ("thread", thread, 0, len(self._threads)),
-        ):
-            if not lowest <= number < size:
-                raise PlanError(f"row {row}: {name} must be in {lowest}..{size - 1}, got {number}")
+        self._check_index("stream", stream, NONE, len(self._streams))
+        self._check_index("thread", thread, 0, len(self._threads))
         for buffer in buffers:
-            if not 0 <= buffer < len(self._buffers):
-                raise PlanError(f"row {row}: a buffer must be in 0..{len(self._buffers) - 1}, got {buffer}")
+            self._check_index("buffer", buffer, 0, len(self._buffers))
+
+    def _check_index(self, name: str, number: int, lowest: int, size: int) -> None:
+        if not (isinstance(number, _WHOLE) and lowest <= number < size):
+            held = f"must be in {lowest}..{size - 1}, got {number!r}" if size else f"is {number!r}: the plan has none"
+            raise PlanError(f"row {len(self._tasks)}: {name} {held}")
 
     def _needed(
         self,
@@ -252,10 +255,14 @@ class PlanBuilder:
         return self.add(kind, stream=stream, **columns)
 
     def _device_of(self, buffer: int) -> int:
-        return int(self._buffers[buffer][3])
+        return cast(int, self._entry(buffer)[3])
 
     def _size_of(self, buffer: int) -> int:
-        return int(self._buffers[buffer][1])
+        return cast(int, self._entry(buffer)[1])
+
+    def _entry(self, buffer: int) -> tuple[Any, ...]:
+        self._check_index("buffer", buffer, 0, len(self._buffers))
+        return self._buffers[buffer]
 
     def build(self) -> Plan:
         """The plan. Raises `PlanError` if it fails the self-check."""
@@ -288,17 +295,19 @@ def _table(kind: type[T], entries: Sequence[tuple[Any, ...]]) -> T:
 def _column(name: str, held: type, values: Sequence[Any]) -> Any:
     """Raises `PlanError` for a number that the column cannot hold as it is."""
     if held is Ragged:
+        _column(name, np.int64, list(chain.from_iterable(values)))
         return Ragged.from_lists(values)
     if held is str:
         return tuple(values)
     found = np.array(values) if values else np.zeros(0, held)
     if found.dtype.kind in "biu" and _fits(found.min(initial=0), held) and _fits(found.max(initial=0), held):
         return found.astype(held)
-    wrong = next(value for value in values if not _fits(value, held))
-    raise PlanError(f"{name} must be a whole number that fits {np.dtype(held)}, got {wrong!r}")
+    for value in values:
+        if not _fits(value, held):
+            raise PlanError(f"{name} must be a whole number that fits {np.dtype(held)}, got {value!r}")
+    return np.array(values, held)  # whole numbers of numpy's many types, which together became floats
 
 
 def _fits(value: Any, held: type) -> bool:
-    if not isinstance(value, int | np.integer | np.bool_):
-        return False
-    return held is np.bool_ or bool(np.iinfo(held).min <= value <= np.iinfo(held).max)
+    lowest, highest = (0, 1) if held is np.bool_ else (np.iinfo(held).min, np.iinfo(held).max)
+    return isinstance(value, _WHOLE) and bool(lowest <= value <= highest)

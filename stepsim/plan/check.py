@@ -4,6 +4,7 @@
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -63,44 +64,44 @@ def _check_names(plan: Plan) -> None:
 
 def _check_indices(plan: Plan) -> None:
     """Every index is inside the table it points into, or NONE where there may be nothing."""
-    tasks, buffers, routes = plan.tasks, plan.buffers, plan.routes
-    num_devices, num_streams = len(plan.devices), len(plan.streams)
-    for name, held, size, lowest in (
-        ("kind", tasks.kind, len(TaskKind), 0),
-        ("device", tasks.device, num_devices, NONE),
-        ("stream", tasks.stream, num_streams, NONE),
-        ("thread", tasks.thread, len(plan.threads), 0),
-        ("work", tasks.work, len(plan.work), NONE),
-        ("route", tasks.route, len(routes), NONE),
-        ("collective", tasks.collective, len(plan.collectives), NONE),
-        ("group", tasks.group, np.iinfo(np.int32).max, NONE),
-        ("reads", tasks.reads, len(buffers), 0),
-        ("writes", tasks.writes, len(buffers), 0),
-        ("allocates", tasks.allocates, len(buffers), 0),
-        ("releases", tasks.releases, len(buffers), 0),
-    ):
-        column = held.values if isinstance(held, Ragged) else held
-        for place in _outside(column, lowest, size):
-            row = int(held.owners()[place]) if isinstance(held, Ragged) else place
-            raise PlanError(f"row {row}: {name} {_must_be(lowest, size)}, got {column[place]}")
-    for name, column, size, lowest in (
-        ("team", plan.collectives.team.values, num_devices, 0),
-        ("buffer device", buffers.device, num_devices, 0),
-        ("buffer owner", buffers.owner, num_streams, NONE),
-        ("stream device", plan.streams.device, num_devices, 0),
-        ("route source", routes.source, num_devices, 0),
-        ("route destination", routes.destination, num_devices, 0),
-    ):
-        for place in _outside(column, lowest, size):
-            raise PlanError(f"{name} at {place}: {_must_be(lowest, size)}, got {column[place]}")
+    for name, size, lowest in (("kind", len(TaskKind), 0), ("group", np.iinfo(np.int32).max, NONE)):
+        for row, value in _outside(getattr(plan.tasks, name), lowest, size):
+            raise PlanError(f"row {row}: {name} must be in {lowest}..{size - 1}, got {value}")
+    for entry, table, name, target, lowest in _POINTERS:
+        size = len(getattr(plan, target))
+        for place, value in _outside(getattr(getattr(plan, table), name), lowest, size):
+            if not size:
+                raise PlanError(f"{entry} {place}: {name} is {value}: the plan has no {target}")
+            raise PlanError(f"{entry} {place}: {name} must be in {lowest}..{size - 1}, got {value}")
 
 
-def _outside(column: NDArray[np.integer[Any]], lowest: int, size: int) -> list[int]:
-    return [int(place) for place in np.flatnonzero((column < lowest) | (column >= size))]
+_POINTERS = (
+    ("row", "tasks", "device", "devices", NONE),
+    ("row", "tasks", "stream", "streams", NONE),
+    ("row", "tasks", "thread", "threads", 0),
+    ("row", "tasks", "work", "work", NONE),
+    ("row", "tasks", "route", "routes", NONE),
+    ("row", "tasks", "collective", "collectives", NONE),
+    ("row", "tasks", "reads", "buffers", 0),
+    ("row", "tasks", "writes", "buffers", 0),
+    ("row", "tasks", "allocates", "buffers", 0),
+    ("row", "tasks", "releases", "buffers", 0),
+    ("collective", "collectives", "team", "devices", 0),
+    ("buffer", "buffers", "device", "devices", 0),
+    ("buffer", "buffers", "owner", "streams", NONE),
+    ("stream", "streams", "device", "devices", 0),
+    ("route", "routes", "source", "devices", 0),
+    ("route", "routes", "destination", "devices", 0),
+)
+"""What an entry is called, its table, the column of indices, the table they point into, and the lowest of them."""
 
 
-def _must_be(lowest: int, size: int) -> str:
-    return f"must be in {lowest}..{size - 1}" if size > 0 else "points into an empty table"
+def _outside(column: NDArray[np.integer[Any]] | Ragged, lowest: int, size: int) -> Iterator[tuple[int, int]]:
+    """The entries with a value that is not in ``lowest..size - 1``, and that value."""
+    values = column.values if isinstance(column, Ragged) else column
+    for place in np.flatnonzero((values < lowest) | (values >= size)).tolist():
+        entry = int(column.owners()[place]) if isinstance(column, Ragged) else place
+        yield entry, int(values[place])
 
 
 def _check_work(plan: Plan) -> None:

@@ -177,7 +177,8 @@ def test_the_node_of_a_cluster_may_be_a_shipped_machine(tmp_path):
         (CLUSTER.replace("2", "0"), "machine: a cluster of 'pair' needs count >= 1, got 0"),
         (CLUSTER.replace("pair.toml", "cluster.toml"), "node: must be a machine, not a cluster, got 'cluster.toml'"),
         (CLUSTER.replace("pair.toml", "dgx_1v_x4"), "node: must be a machine, not a cluster, got 'dgx_1v_x4'"),
-        (CLUSTER.replace("pair.toml", "dgx_9"), "machine: unknown machine 'dgx_9'; known: "),
+        (CLUSTER.replace("pair.toml", "dgx_9"), "node: must be a shipped machine (see stepsim machines) or a .toml"),
+        (CLUSTER.replace("pair.toml", "this_cpu"), "node: must be a shipped machine (see stepsim machines) or a .toml"),
         (CLUSTER.replace("pair.toml", "v100_pcie"), "machine: machine 'v100_pcie' has no route to a network"),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from small_machines import device, gpus, link
 
 from stepsim.errors import MachineError
-from stepsim.machines import Device, DeviceKind, Link, Machine, Route
+from stepsim.machines import Device, DeviceKind, Link, Machine, Route, load_machine
 
 
 def refusal(make):
@@ -52,13 +52,17 @@ def test_what_a_machine_lacks_is_named_with_what_it_has(ask, message):
         ("memory_bytes", -5, "must be > 0, got -5"),
         ("memory_bandwidth_bytes_per_s", -1.0, "must be >= 0, got -1.0"),
         ("memory_bandwidth_bytes_per_s", math.nan, "must be >= 0, got nan"),
+        ("memory_bytes", 1.5, "must be a whole number, got 1.5"),
         ("num_sms", -1, "must be >= 0, got -1"),
+        ("num_sms", 80.0, "must be a whole number, got 80.0"),
         ("copy_engines", 0, "must be > 0, got 0"),
+        ("copy_engines", 1.5, "must be a whole number, got 1.5"),
+        ("kind", "cpu", "must be a DeviceKind, got 'cpu'"),  # a text is no CPU to ``is``, and would run as a GPU
         ("speed", 0.0, "must be > 0, got 0.0"),
         ("speed", math.inf, "must be > 0, got inf"),
     ],
 )
-def test_a_senseless_number_of_a_device_is_named(field, value, problem):
+def test_a_senseless_field_of_a_device_is_named(field, value, problem):
     assert refusal(lambda: replace(device("gpu0", DeviceKind.GPU), **{field: value})) == (
         f"device 'gpu0': {field} {problem}"
     )
@@ -68,6 +72,18 @@ def test_a_senseless_peak_is_named_with_its_dtype():
     message = refusal(lambda: replace(device("gpu0", DeviceKind.GPU), peak_flop_per_s={"float32": 0.0}))
 
     assert message == "device 'gpu0': peak_flop_per_s.float32 must be > 0, got 0.0"
+
+
+@pytest.mark.parametrize("lacks", ["device", "link"])
+def test_of_a_large_machine_a_few_names_are_told_and_how_many_more_there_are(lacks):
+    machine = load_machine("hgx_h100_x128")
+    number = len(getattr(machine, f"{lacks}s"))
+
+    message = refusal(lambda: getattr(machine, lacks)("gpuX"))
+
+    assert message.startswith(f"machine 'hgx_h100_x128' has no {lacks} 'gpuX'; it has ['n")
+    assert message.endswith(f"] and {number - 8} more")
+    assert len(message) < 400
 
 
 @pytest.mark.parametrize(

@@ -227,13 +227,13 @@ def test_a_row_with_this_fault_is_named_with_its_problem(fault):
 
 
 OTHER_TABLES = {
-    "a buffer on no device": ("buffers", "device", X, NONE, "buffer device at 0: must be in 0..2, got -1"),
+    "a buffer on no device": ("buffers", "device", X, NONE, "buffer 0: device must be in 0..2, got -1"),
     "a buffer of negative size": ("buffers", "size_bytes", X, -8, "buffer 'x': size_bytes must be >= 0, got -8"),
-    "an unknown owner": ("buffers", "owner", X, 6, "buffer owner at 0: must be in -1..5, got 6"),
+    "an unknown owner": ("buffers", "owner", X, 6, "buffer 0: owner must be in -1..5, got 6"),
     "an owner on another device": ("buffers", "owner", X, 1, "buffer 'x': its owner is a stream of another device"),
-    "a stream on no device": ("streams", "device", 0, NONE, "stream device at 0: must be in 0..2, got -1"),
-    "a route from nowhere": ("routes", "source", 0, NONE, "route source at 0: must be in 0..2, got -1"),
-    "a route to an unknown device": ("routes", "destination", 0, 3, "route destination at 0: must be in 0..2, got 3"),
+    "a stream on no device": ("streams", "device", 0, NONE, "stream 0: device must be in 0..2, got -1"),
+    "a route from nowhere": ("routes", "source", 0, NONE, "route 0: source must be in 0..2, got -1"),
+    "a route to an unknown device": ("routes", "destination", 0, 3, "route 0: destination must be in 0..2, got 3"),
     "a mark on no row": ("marks", "row", 0, 11, "mark 'step': must be on a row in 0..10, got 11"),
     "work of negative FLOP": ("work", "flop", 1, -5, "row 1 (F x): work: flop must be >= 0, got -5"),
     "work that writes negative bytes": (
@@ -243,7 +243,7 @@ OTHER_TABLES = {
         -1,
         "row 0 (begin): work: bytes_written must be >= 0, got -1",
     ),
-    "a team with an unknown device": ("collectives", "team", 0, [0, 3], "team at 1: must be in 0..2, got 3"),
+    "a team with an unknown device": ("collectives", "team", 0, [0, 3], "collective 0: team must be in 0..2, got 3"),
     "a team with a device twice": (
         "collectives",
         "team",
