@@ -23,6 +23,7 @@ ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc")
 """What is understood. A block is free when its free has completed; the request before that changes nothing."""
 
 STREAM = 0
+"""Of the CSV files, whose segments do not say their stream."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,7 +31,8 @@ class AllocatorTrace:
     """Allocations and frees in the order of the recording, as events about requests.
 
     Event ``i`` allocates request ``request[i]`` or, where ``released[i]``, gives it back; ``event[i]`` is its row in
-    the file. A request (columns ``address``, ``size_bytes``) that was ``there`` has no allocation in the recording.
+    the file. A request (columns ``address``, ``size_bytes``, ``stream``, numbered from 0) that was ``there`` has no
+    allocation in the recording.
     ``blocks`` are those at the end; ``new_segments`` the addresses of segments that came in between, in order.
     """
 
@@ -39,6 +41,7 @@ class AllocatorTrace:
     released: NDArray[np.bool_]
     address: NDArray[np.int64]
     size_bytes: NDArray[np.int64]
+    stream: NDArray[np.int32]
     there: NDArray[np.bool_]
     blocks: BlockTable
     new_segments: NDArray[np.int64]
@@ -67,22 +70,35 @@ def read_allocations(events_path: str | Path, segments_path: str | Path) -> Allo
     """
     events = _read(events_path, ("action", "addr", "size", "stream"))
     segments = _read(segments_path, ("segment", "total", "type", "block_size", "state"))
-    for action in set(events["action"]) - set(ACTIONS):
-        raise FileError(events_path, "action", action, f"must be one of {', '.join(ACTIONS)}")
     for stream in set(events["stream"]) - {STREAM}:
         raise FileError(events_path, "stream", stream, "must be 0: segments do not say whose they are")
+    return allocator_trace(events_path, events, segments_path, segments.assign(stream=STREAM))
+
+
+def allocator_trace(
+    events_path: str | Path, events: pd.DataFrame, segments_path: str | Path, segments: pd.DataFrame
+) -> AllocatorTrace:
+    """The trace of tables as `read_allocations` reads them; segments have a stream too. Streams are numbers from 0.
+
+    Raises `FileError` for an action that is none of `ACTIONS`, and for blocks that do not fill their segment.
+    """
+    for action in set(events["action"]) - set(ACTIONS):
+        raise FileError(events_path, "action", action, f"must be one of {', '.join(ACTIONS)}")
     blocks = _blocks(segments_path, segments)
     moves = events[events["action"].isin(("alloc", "free_completed"))]
-    request, address, size_bytes, there = _requests(moves, blocks)
+    request, (address, size_bytes, stream, there) = _requests(moves, blocks)
+    new_segments = events.loc[events["action"] == "segment_alloc", "addr"].to_numpy(np.int64)
+    _check_there(events_path, address[there > 0], blocks, new_segments)
     return AllocatorTrace(
         event=moves.index.to_numpy(np.int64),
         request=request,
         released=(moves["action"] == "free_completed").to_numpy(),
         address=address,
         size_bytes=size_bytes,
-        there=there,
+        stream=stream.astype(np.int32),
+        there=there > 0,
         blocks=blocks,
-        new_segments=events.loc[events["action"] == "segment_alloc", "addr"].to_numpy(np.int64),
+        new_segments=new_segments,
     )
 
 
@@ -134,9 +150,8 @@ def replay_allocations(trace: AllocatorTrace, start: BlockTable) -> AllocatorRep
     for request in np.flatnonzero(trace.there).tolist():
         held["block"][request] = at[int(trace.address[request])]
     served = np.zeros((len(trace.request), 2), np.int64)
-    stream = np.full(len(trace.address), STREAM, np.int32)
     allocator = CachingAllocator(int((~trace.released).sum()), start=start, segments=trace.new_segments)
-    allocator.serve(trace.request, trace.released, trace.size_bytes, stream, held, served)
+    allocator.serve(trace.request, trace.released, trace.size_bytes, trace.stream, held, served)
     asked = ~trace.released
     allocated = trace.request[asked]
     equal = held["address"][allocated] == trace.address[allocated]
@@ -167,31 +182,42 @@ def _blocks(path: str | Path, rows: pd.DataFrame) -> BlockTable:
         raise FileError(path, "segment", segment, "its blocks must add up to its total")
     segment, size_bytes = rows["segment"].to_numpy(np.int64), rows["block_size"].to_numpy(np.int64)
     address = segment + inside.cumsum().to_numpy(np.int64) - size_bytes
-    pool = pool_of(0, STREAM) + (rows["type"] == "large").to_numpy(np.int32)
-    return BlockTable(segment, address, size_bytes, pool.astype(np.int32), (rows["state"] == "inactive").to_numpy())
+    pool = rows["stream"].map(lambda stream: pool_of(0, stream)) + (rows["type"] == "large")
+    return BlockTable(segment, address, size_bytes, pool.to_numpy(np.int32), (rows["state"] == "inactive").to_numpy())
 
 
-def _requests(
-    moves: pd.DataFrame, blocks: BlockTable
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """The request of each event; and of each request the address, the bytes, and whether it was there at the start."""
+def _requests(moves: pd.DataFrame, blocks: BlockTable) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The request of each event; and rows of address, bytes, stream, and whether a request was there at the start."""
     request: list[int] = []
-    requests: list[tuple[int, int, bool]] = []
+    requests: list[tuple[int, int, int, bool]] = []
     serving: dict[int, int] = {}
-    for action, address, size in zip(moves["action"], moves["addr"].tolist(), moves["size"].tolist(), strict=True):
+    columns = (moves[column].tolist() for column in ("action", "addr", "size", "stream"))
+    for action, address, size, stream in zip(*columns, strict=True):
         known = serving.pop(address, None)
         if known is None:
             there = action == "free_completed"
             known = len(requests)
-            requests.append((address, rounded_up(size, UNIT_BYTES) if there else size, there))
+            requests.append((address, rounded_up(size, UNIT_BYTES) if there else size, stream, there))
         if action == "alloc":
             serving[address] = known
         request.append(known)
-    for address, size, free in zip(blocks.address.tolist(), blocks.size_bytes.tolist(), blocks.free, strict=True):
-        if not free and address not in serving:
-            requests.append((address, size, True))
-    table = np.array(requests, np.int64).reshape(-1, 3).T
-    return np.array(request, np.int32), table[0], table[1], table[2] > 0
+    columns = (column[~blocks.free].tolist() for column in (blocks.address, blocks.size_bytes, blocks.pool))
+    for address, size, pool in zip(*columns, strict=True):
+        if address not in serving:
+            requests.append((address, size, pool // 2 - 1, True))
+    return np.array(request, np.int32), np.array(requests, np.int64).reshape(-1, 4).T
+
+
+def _check_there(
+    path: str | Path, address: NDArray[np.int64], blocks: BlockTable, new_segments: NDArray[np.int64]
+) -> None:
+    """No segment of the start has gone, so that what was there lies in one of them."""
+    old = ~np.isin(blocks.segment, new_segments)
+    start, end = blocks.address[old], (blocks.address + blocks.size_bytes)[old]
+    before = np.searchsorted(start, address, side="right")
+    inside = address < np.concatenate([[0], end])[before]
+    for lost in address[~inside]:
+        raise FileError(path, "addr", int(lost), "was freed, but lies in no segment of the start")
 
 
 def _there(trace: AllocatorTrace) -> dict[int, int]:

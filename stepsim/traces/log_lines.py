@@ -56,6 +56,17 @@ def positive(path: str | Path, number: int, field: str, text: str) -> float:
     return value
 
 
+def amount(path: str | Path, number: int, field: str, text: str, largest: float) -> float:
+    """The number from 0 to ``largest`` that ``text`` on line ``number`` is."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= largest:
+        raise FileError(path, f"line {number}: {field}", text, f"must be a number from 0 to {largest:g}")
+    return value
+
+
 def size_in_bytes(path: str | Path, number: int, field: str, text: str) -> int:
     """The whole number of bytes from 0 to `LARGEST_BYTES` that ``text`` is."""
     size = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
