@@ -9,7 +9,9 @@ from stepsim.errors import FileError
 from stepsim.traces.bandwidth_logs import looks_like_bandwidth_log, read_bandwidth_log
 from stepsim.traces.kineto import read_kineto
 from stepsim.traces.nccl_tests import looks_like_nccl_tests, read_nccl_tests
+from stepsim.traces.pipedream import looks_like_pipedream, read_pipedream_trace
 from stepsim.traces.trace import Trace
+from stepsim.traces.triosim import looks_like_triosim, read_triosim
 
 HEAD_BYTES = 2**18
 """What is looked at, unzipped: more than the headers that any of the formats has before its first event."""
@@ -34,6 +36,8 @@ FORMATS = (
     Format("Kineto trace", _looks_like_kineto, read_kineto),
     Format("nccl-tests log", looks_like_nccl_tests, read_nccl_tests),
     Format("bandwidth log", looks_like_bandwidth_log, read_bandwidth_log),
+    Format("PipeDream graph", looks_like_pipedream, read_pipedream_trace),
+    Format("TrioSim trace", looks_like_triosim, read_triosim),
 )
 """The first that a file looks like reads it. A new reader joins with one line."""
 
