@@ -26,10 +26,10 @@ from stepsim.simulator.compiled.records import (
     MOVES,
     NEXT_STAGE,
     NONE,
+    PENDING,
     READY,
     RELEASE,
     RESUMES,
-    TODO,
     TURN_COMES,
     F,
     State,
@@ -112,9 +112,9 @@ def _happen(s: State, id: int, now: float) -> None:
 @inline
 def _work_off(s: State, now: float) -> None:
     """Do what is to be done, until there is no more. The order is of no account: effects of one instant commute."""
-    while s.count[TODO] > 0:
-        s.count[TODO] -= 1
-        what, number = s.todo[s.count[TODO]].what, s.todo[s.count[TODO]].number
+    while s.count[PENDING] > 0:
+        s.count[PENDING] -= 1
+        what, number = s.pending[s.count[PENDING]].what, s.pending[s.count[PENDING]].number
         if what == ENDS:
             end(s, number, now)
         elif what == READY:

@@ -43,7 +43,7 @@ def packed(problem: Problem) -> records.State:
         nodes=np.zeros(num_nodes, records.NODE),
         heap=_records(records.EVENT, num_streams + num_threads, id=_threads_first(num_streams, num_threads)),
         places=np.concatenate([np.full(num_streams, NONE, np.int32), np.arange(num_threads, dtype=np.int32)]),
-        todo=np.zeros(2 * (num_streams + num_threads) + 1, records.TODO_ENTRY),
+        pending=np.zeros(2 * (num_streams + num_threads) + 1, records.PENDING_ENTRY),
         dirty_devices=np.zeros(len(problem.plan.devices), np.int32),
         touched_links=np.zeros(num_links, np.int32),
         called_engines=np.zeros(num_engines, np.int32),

@@ -14,7 +14,7 @@ KERNEL, RELEASE, HOST, COPY, MEMBER = range(5)  # as stepsim.simulator.problem.R
 ISSUED, KERNEL_ENDS, LATENCY_ENDS, FLOW_ENDS = range(4)  # events of a stream
 RESUMES, TURN_COMES, HOST_ENDS = range(3)  # events of a thread
 READY, ENDS, MOVES, NEXT_STAGE, MOVED, ISSUES = range(6)  # what is to be done with a row; ISSUES: with a thread
-HEAP, TODO, ENDED, DEVICES, LINKS, ENGINES, JOINED, EPOCH, FLOWS, BINDING = range(10)  # counters
+HEAP, PENDING, ENDED, DEVICES, LINKS, ENGINES, JOINED, EPOCH, FLOWS, BINDING = range(10)  # counters
 
 TASK = np.dtype(
     [
@@ -75,7 +75,7 @@ STAGE = np.dtype([("volume", "f8"), ("rate", "f8"), ("first_link", "i4")], align
 CROSSING = np.dtype([("weight", "f8"), ("link", "i4")], align=True)
 NODE = np.dtype([("weight", "f8"), ("stream", "i4"), ("link", "i4"), ("next", "i4"), ("before", "i4")], align=True)
 EVENT = np.dtype([("time_s", "f8"), ("id", "i4")], align=True)
-TODO_ENTRY = np.dtype([("what", "i4"), ("number", "i4")])
+PENDING_ENTRY = np.dtype([("what", "i4"), ("number", "i4")])
 
 
 Records = Any
@@ -105,7 +105,7 @@ class State(NamedTuple):
     nodes: Records
     heap: Records
     places: Records
-    todo: Records  # what is still to be done at this instant
+    pending: Records  # what is still to be done at this instant
     dirty_devices: Records
     touched_links: Records
     called_engines: Records

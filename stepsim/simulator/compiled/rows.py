@@ -1,14 +1,14 @@
 """Rows: what they wait for, their issue, what happens when all is there, and their end."""
 
 from stepsim.simulator.compiled.events import set_event
-from stepsim.simulator.compiled.records import ENDED, HOST, ISSUES, NONE, READY, TODO, TURN_COMES, State, inline
+from stepsim.simulator.compiled.records import ENDED, HOST, ISSUES, NONE, PENDING, READY, TURN_COMES, State, inline
 
 
 @inline
 def do(s: State, what: int, number: int) -> None:
-    entry = s.todo[s.count[TODO]]
+    entry = s.pending[s.count[PENDING]]
     entry.what, entry.number = what, number
-    s.count[TODO] += 1
+    s.count[PENDING] += 1
 
 
 @inline
