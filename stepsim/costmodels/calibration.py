@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stepsim.costmodels.distinct import collective_latency_s, cost_table, distinct
-from stepsim.costmodels.measured import MeasuredTable, check_seconds
+from stepsim.costmodels.measured import MeasuredTable
+from stepsim.costmodels.model import check_samples
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
 from stepsim.errors import CalibrationError
@@ -41,10 +42,11 @@ class Calibration:
         if not machine:
             raise CalibrationError("the traces name no machine: record them with stepsim record")
         events = pd.concat([trace.events for trace in traces], ignore_index=True)
+        events = events.rename(columns={"duration_s": "seconds"})
         launches = events[events["kind"] == "launch"]
         if launches.empty:
             raise CalibrationError("the traces hold no launches: record them with stepsim record")
-        check_seconds(launches)
+        check_samples("launches", launches)
         timed = events[(events["kind"] == "kernel") & (events["work"] != "")]
         work = MeasuredTable().fit(timed)
         return cls(
@@ -52,7 +54,7 @@ class Calibration:
             work=work,
             roofline=_fit_roofline(timed, work),
             transfers=_fit_transfers(events[events["kind"] == "copy"]),
-            launch_s=float(launches["duration_s"].median()),
+            launch_s=float(launches["seconds"].median()),
             provenance=_joined([trace.provenance for trace in traces]),
         )
 
@@ -73,7 +75,7 @@ class Calibration:
         if machine.name != self.machine:
             raise CalibrationError(f"the calibration is of {self.machine!r}, the plan runs on {machine.name!r}")
         found = distinct(plan)
-        work_s, work_origin = self._work_seconds(plan, found.works[:, 0])
+        work_s, work_origin, work_spread = self._price(plan, found.works[:, 0])
         moves = [self._move(plan, machine, route, size_bytes) for route, size_bytes in found.moves.tolist()]
         table = cost_table(
             work_s=work_s,
@@ -83,16 +85,25 @@ class Calibration:
             move_origin=Origin.INTERPOLATED,
             collective_latency_s=[collective_latency_s(plan, machine, entry) for entry in range(len(plan.collectives))],
             launch_s=self.launch_s,
+            work_spread=work_spread,
         )
         return TaskCosts(found.index, table)
 
-    def _work_seconds(self, plan: Plan, works: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _price(self, plan: Plan, works: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
+        """Seconds, origin and spread of each of ``works``."""
         table = plan.work
-        measured_s = self.work.predict([table.signature[work] for work in works])
-        moved_bytes = (table.bytes_read + table.bytes_written)[works].astype(np.float64)
-        bound_s = self.roofline.predict(table.flop[works].astype(np.float64), moved_bytes)
-        unknown = np.isnan(measured_s)
-        return np.where(unknown, bound_s, measured_s), np.where(unknown, Origin.ROOFLINE, Origin.MEASURED)
+        tasks = pd.DataFrame(
+            {
+                "work": [table.signature[work] for work in works],
+                "flop": table.flop[works],
+                "size_bytes": (table.bytes_read + table.bytes_written)[works],
+            }
+        )
+        measured, bound = self.work.predict(tasks), self.roofline.predict(tasks)
+        known = measured.in_range
+        return tuple(
+            np.where(known, getattr(measured, name), getattr(bound, name)) for name in ("seconds", "origin", "spread")
+        )
 
     def _move(self, plan: Plan, machine: Machine, route: int, size_bytes: int) -> tuple[float, float]:
         """Latency and rate that together take what the model predicts.
@@ -107,7 +118,7 @@ class Calibration:
             raise CalibrationError(f"the calibration has no copies {direction}")
         links = machine.route(ends[0].name, ends[1].name)
         link_s = max((size_bytes / link.bandwidth_bytes_per_s for link in links), default=0.0)
-        total_s = float(model.predict(np.array([size_bytes]))[0])
+        total_s = float(model.predict(pd.DataFrame({"size_bytes": [size_bytes]})).seconds[0])
         moving_s = max(total_s - float(model.seconds_[0]), link_s)
         return max(total_s - moving_s, 0.0), size_bytes / moving_s if moving_s > 0 else np.inf
 
@@ -135,8 +146,7 @@ def _agreed(traces: Sequence[Trace], fact: str) -> str:
 def _fit_roofline(timed: pd.DataFrame, work: MeasuredTable) -> Roofline:
     """One point for each piece of work, at its median."""
     once = timed.groupby("work", sort=True)[["flop", "size_bytes"]].first()
-    seconds = np.array([entry.seconds for entry in work.entries_.values()])
-    return Roofline().fit(once["flop"].to_numpy(dtype=float), once["size_bytes"].to_numpy(dtype=float), seconds)
+    return Roofline().fit(once.assign(seconds=[entry.seconds for entry in work.entries_.values()]))
 
 
 def _fit_transfers(copies: pd.DataFrame) -> dict[str, InterpolatedTransferModel]:

@@ -56,6 +56,8 @@ def cost_table(
     move_origin: Origin,
     collective_latency_s: ArrayLike,
     launch_s: float,
+    work_spread: ArrayLike = 0.0,
+    move_spread: ArrayLike = 0.0,
 ) -> CostTable:
     """The table that `Distinct.index` points into: seconds of work, latency and rate of moves, latency of collectives.
 
@@ -75,7 +77,9 @@ def cost_table(
         fixed=np.zeros(size, np.bool_),
         sm_share=np.concatenate([np.ones(num_works), np.zeros(num_moves + rest)]),
         bandwidth_share=np.zeros(size),
-        spread=np.zeros(size),
+        spread=np.concatenate(
+            [np.broadcast_to(work_spread, num_works), np.broadcast_to(move_spread, num_moves), np.zeros(rest)]
+        ),
         origin=np.concatenate(
             [work_origin, np.full(num_moves, move_origin), np.full(rest, Origin.ROOFLINE)],
         ).astype(np.int8),

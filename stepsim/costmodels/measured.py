@@ -1,14 +1,13 @@
 """The measured table: work that was timed costs what it took."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from stepsim.errors import CalibrationError, NotFittedError
+from stepsim.costmodels.model import Prediction, check_fitted, check_samples
+from stepsim.plan import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +32,18 @@ class MeasuredTable:
         measurement, and so the least error that any prediction from this table has. ``None`` without repeats.
     """
 
+    features = ("work",)
+
     entries_: dict[str, Entry]
     repeat_error_: float | None
 
     def fit(self, samples: pd.DataFrame) -> Self:
-        """Fit to samples with columns ``work``, ``name`` and ``duration_s``. Raises `CalibrationError`."""
-        if len(samples) == 0:
-            raise CalibrationError("a measured table needs samples of work, got none")
-        check_seconds(samples)
+        """Fit to samples with columns ``work``, ``name`` and ``seconds``. Raises `CalibrationError`."""
+        check_samples("a measured table of work", samples)
         self.entries_ = {}
         errors = []
         for signature, group in samples.groupby("work", sort=True):
-            seconds = group["duration_s"].to_numpy(dtype=float)
+            seconds = group["seconds"].to_numpy(dtype=float)
             low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
             self.entries_[str(signature)] = Entry(
                 kind=str(group["name"].iloc[0]),
@@ -58,17 +57,18 @@ class MeasuredTable:
         self.repeat_error_ = float(np.mean(errors)) if errors else None
         return self
 
-    def predict(self, signatures: Sequence[str]) -> NDArray[np.float64]:
-        """Seconds of each signature; NaN for work that was never timed."""
-        if not hasattr(self, "entries_"):
-            raise NotFittedError("MeasuredTable is not fitted yet: call fit() with samples first")
-        known = self.entries_
-        return np.array([known[s].seconds if s in known else np.nan for s in signatures], dtype=np.float64)
+    def predict(self, tasks: pd.DataFrame) -> Prediction:
+        """What each ``work`` took; NaN seconds, out of range, for work that was never timed.
 
-
-def check_seconds(samples: pd.DataFrame) -> None:
-    """Raises `CalibrationError` for a duration that is no positive number."""
-    seconds = samples["duration_s"].to_numpy(dtype=float)
-    for place in np.flatnonzero(~(np.isfinite(seconds) & (seconds > 0))):
-        name = samples["name"].iloc[place]
-        raise CalibrationError(f"sample {place} of {name!r}: duration_s must be > 0, got {seconds[place]}")
+        The spread takes the times as log-normal, whose quartiles lie 0.6745 standard deviations from the median.
+        """
+        check_fitted(self, "entries_")
+        known = [self.entries_.get(signature) for signature in tasks["work"]]
+        seconds = np.array([np.nan if entry is None else entry.seconds for entry in known], dtype=np.float64)
+        relative = [0.0 if entry is None else entry.spread_s / entry.seconds for entry in known]
+        return Prediction(
+            seconds=seconds,
+            spread=np.array(relative, dtype=np.float64) / 0.6745,
+            origin=np.full(len(known), Origin.MEASURED, np.int8),
+            in_range=~np.isnan(seconds),
+        )

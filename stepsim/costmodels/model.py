@@ -7,6 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stepsim.errors import CalibrationError, NotFittedError
+from stepsim.plan import Origin
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prediction:
@@ -37,3 +40,35 @@ class CostModel(Protocol):
 
     def predict(self, tasks: pd.DataFrame) -> Prediction:
         """Raises `NotFittedError` before `fit`. Warns once, with the range, for tasks outside the fitted range."""
+
+
+def check_samples(
+    model: str, samples: pd.DataFrame, positive: tuple[str, ...] = (), not_negative: tuple[str, ...] = ()
+) -> None:
+    """Raises `CalibrationError` for no samples, and for the first one whose seconds or features are no such numbers."""
+    if len(samples) == 0:
+        raise CalibrationError(f"{model} needs samples, got none")
+    for columns, bound in ((("seconds", *positive), "> 0"), (not_negative, ">= 0")):
+        for column in columns:
+            values = samples[column].to_numpy(dtype=float)
+            kept = np.isfinite(values) & (values > 0 if bound == "> 0" else values >= 0)
+            for place in np.flatnonzero(~kept):
+                raise CalibrationError(f"{model}, sample {place}: {column} must be {bound}, got {values[place]}")
+
+
+def check_fitted(model: object, learnt: str) -> None:
+    """Raises `NotFittedError` where ``model`` has no attribute ``learnt`` yet."""
+    if not hasattr(model, learnt):
+        raise NotFittedError(f"{type(model).__name__} is not fitted yet: call fit() with samples first")
+
+
+def uniform(
+    seconds: NDArray[np.float64], origin: Origin, *, spread: float = 0.0, in_range: NDArray[np.bool_] | None = None
+) -> Prediction:
+    """A prediction whose tasks all have one origin and spread; all are in range unless ``in_range`` says otherwise."""
+    return Prediction(
+        seconds=seconds,
+        spread=np.full(len(seconds), spread),
+        origin=np.full(len(seconds), origin, np.int8),
+        in_range=np.full(len(seconds), True) if in_range is None else in_range,
+    )

@@ -3,9 +3,12 @@
 from typing import Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.errors import CalibrationError, NotFittedError
+from stepsim.costmodels.model import Prediction, check_fitted, check_samples, uniform
+from stepsim.errors import CalibrationError
+from stepsim.plan import Origin
 
 
 class Roofline:
@@ -22,17 +25,18 @@ class Roofline:
         Mean absolute relative error for a piece of work that is left out of the fit.
     """
 
+    features = ("flop", "size_bytes")
+
     flop_per_s_: float
     bytes_per_s_: float
     left_out_error_: float
 
-    def fit(self, flop: NDArray[np.float64], size_bytes: NDArray[np.float64], seconds: NDArray[np.float64]) -> Self:
-        """Fit to work with its FLOP, bytes read and written, and measured seconds. Raises `CalibrationError`."""
-        if len(seconds) < 2:
-            raise CalibrationError(f"a roofline needs at least 2 pieces of work, got {len(seconds)}")
-        _check("flop", flop, flop >= 0, ">= 0")
-        _check("size_bytes", size_bytes, size_bytes >= 0, ">= 0")
-        _check("seconds", seconds, seconds > 0, "> 0")
+    def fit(self, samples: pd.DataFrame) -> Self:
+        """Fit to work with ``flop``, ``size_bytes`` read and written, and ``seconds``. Raises `CalibrationError`."""
+        if len(samples) < 2:
+            raise CalibrationError(f"a roofline needs at least 2 pieces of work, got {len(samples)}")
+        check_samples("a roofline", samples, not_negative=self.features)
+        flop, size_bytes, seconds = (samples[name].to_numpy(float) for name in (*self.features, "seconds"))
         rates = _rates(flop, size_bytes, seconds)
         if np.isinf(rates).all():
             raise CalibrationError("a roofline needs work that computes or moves anything, got none")
@@ -46,16 +50,12 @@ class Roofline:
         self.left_out_error_ = float(np.mean(errors))
         return self
 
-    def predict(self, flop: NDArray[np.float64], size_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds for each piece of work."""
-        if not hasattr(self, "flop_per_s_"):
-            raise NotFittedError("Roofline is not fitted yet: call fit() first")
-        return _seconds(flop, size_bytes, (self.flop_per_s_, self.bytes_per_s_))
-
-
-def _check(name: str, values: NDArray[np.float64], in_bound: NDArray[np.bool_], bound: str) -> None:
-    for place in np.flatnonzero(~(np.isfinite(values) & in_bound)):
-        raise CalibrationError(f"work {place}: {name} must be {bound}, got {values[place]}")
+    def predict(self, tasks: pd.DataFrame) -> Prediction:
+        """The bound of each piece of work; the spread is that of its error for work left out."""
+        check_fitted(self, "flop_per_s_")
+        flop, size_bytes = (tasks[name].to_numpy(float) for name in self.features)
+        seconds = _seconds(flop, size_bytes, (self.flop_per_s_, self.bytes_per_s_))
+        return uniform(seconds, Origin.ROOFLINE, spread=float(np.log1p(self.left_out_error_)))
 
 
 def _rates(

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.measured import check_seconds
-from stepsim.errors import CalibrationError, NotFittedError
+from stepsim.costmodels.model import Prediction, check_fitted, check_samples, uniform
+from stepsim.errors import CalibrationError
+from stepsim.plan import Origin
 
 
 class InterpolatedTransferModel:
@@ -26,31 +27,37 @@ class InterpolatedTransferModel:
         no size has two of them.
     """
 
+    features = ("size_bytes",)
+
     size_bytes_: NDArray[np.float64]
     seconds_: NDArray[np.float64]
     size_error_: float | None
 
-    def fit(self, transfers: pd.DataFrame) -> Self:
-        """Fit to transfers with columns ``size_bytes`` and ``duration_s``. Raises `CalibrationError`."""
-        if transfers["size_bytes"].nunique() < 2:
-            raise CalibrationError(f"transfers need at least 2 sizes, got {transfers['size_bytes'].nunique()}")
-        _check_sizes(transfers)
-        check_seconds(transfers)
-        middle = transfers.groupby("size_bytes")["duration_s"].median().sort_index()
+    def fit(self, samples: pd.DataFrame) -> Self:
+        """Fit to transfers with columns ``size_bytes`` and ``seconds``. Raises `CalibrationError`."""
+        if samples["size_bytes"].nunique() < 2:
+            raise CalibrationError(f"transfers need at least 2 sizes, got {samples['size_bytes'].nunique()}")
+        check_samples("transfers", samples, positive=self.features)
+        middle = samples.groupby("size_bytes")["seconds"].median().sort_index()
         self.size_bytes_ = middle.index.to_numpy(dtype=float)
         times = np.log(middle.to_numpy(dtype=float))
         self.seconds_ = np.exp(_monotone(times))
         self.size_error_ = _left_out_error(np.log(self.size_bytes_), times)
         return self
 
-    def predict(self, size_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds for each size."""
-        if not hasattr(self, "seconds_"):
-            raise NotFittedError("InterpolatedTransferModel is not fitted yet: call fit() with transfers first")
-        size = np.maximum(size_bytes.astype(np.float64), self.size_bytes_[0])
+    def predict(self, tasks: pd.DataFrame) -> Prediction:
+        """Seconds for each ``size_bytes``."""
+        check_fitted(self, "seconds_")
+        asked = tasks["size_bytes"].to_numpy(float)
+        size = np.maximum(asked, self.size_bytes_[0])
         inside = np.exp(np.interp(np.log(size), np.log(self.size_bytes_), np.log(self.seconds_)))
         above = self.seconds_[-1] * size / self.size_bytes_[-1]
-        return np.asarray(np.where(size > self.size_bytes_[-1], above, inside), dtype=np.float64)
+        return uniform(
+            np.where(size > self.size_bytes_[-1], above, inside),
+            Origin.INTERPOLATED,
+            spread=float(np.log1p(self.size_error_ or 0.0)),
+            in_range=(asked >= self.size_bytes_[0]) & (asked <= self.size_bytes_[-1]),
+        )
 
 
 def _monotone(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -75,9 +82,3 @@ def _left_out_error(sizes: NDArray[np.float64], times: NDArray[np.float64]) -> f
         abs(np.expm1(np.interp(sizes[i], sizes[[i - 1, i + 1]], times[[i - 1, i + 1]]) - times[i])) for i in inner
     ]
     return float(np.mean(errors)) if errors else None
-
-
-def _check_sizes(transfers: pd.DataFrame) -> None:
-    sizes = transfers["size_bytes"].to_numpy(dtype=float)
-    for place in np.flatnonzero(~(np.isfinite(sizes) & (sizes > 0))):
-        raise CalibrationError(f"transfer {place}: size_bytes must be > 0, got {sizes[place]}")

@@ -1,4 +1,4 @@
-import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +75,8 @@ def test_a_transfer_alone_takes_what_the_model_predicts_or_what_the_links_need(s
 
     timeline = simulate(swapped([size_bytes]), machine, CALIBRATION)
 
-    predicted_s = CALIBRATION.transfers["device to host"].predict(np.array([size_bytes]))[0]
+    model = CALIBRATION.transfers["device to host"]
+    predicted_s = model.predict(pd.DataFrame({"size_bytes": [size_bytes]})).seconds[0]
     expected_s = max(predicted_s, size_bytes / bandwidth_bytes_per_s)
     assert durations_s(timeline, TaskKind.SWAP_OUT) == pytest.approx([expected_s], rel=1e-12)
     assert durations_s(timeline, TaskKind.SWAP_IN) == pytest.approx([expected_s], rel=1e-12)
@@ -166,7 +167,7 @@ def test_kernels_that_stand_for_no_work_are_left_out():
         ([recorded(machine="")], "name no machine"),
         ([], "name no machine"),
         ([recorded([*work_rows(), *copy_rows()])], "no launches"),
-        ([recorded([*copy_rows(), *launch_rows()])], "samples of work"),
+        ([recorded([*copy_rows(), *launch_rows()])], "table of work needs samples"),
     ],
     ids=["two machines", "two numbers of threads", "unnamed machine", "no traces", "no launches", "no work"],
 )

@@ -15,22 +15,39 @@ from stepsim.costmodels.measured import MeasuredTable
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
 from stepsim.errors import CalibrationError, NotFittedError
+from stepsim.plan import Origin
 from stepsim.plan.builder import PlanBuilder
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, how it learns from a frame of samples, what it predicts, and samples that do."""
+    """A model, samples that it learns from, and tasks that it prices."""
 
-    fit: Callable[[Any, pd.DataFrame], Any]
-    predict: Callable[[Any], np.ndarray]
-    samples: pd.DataFrame
     new: Callable[[], Any]
+    samples: pd.DataFrame
+    tasks: pd.DataFrame
+
+    def fit(self, model, samples):
+        return model.fit(samples)
+
+    def predict(self, model):
+        return model.predict(self.tasks).seconds
 
 
-def fit_roofline(model, samples):
-    columns = (samples[name].to_numpy(dtype=float) for name in ("flop", "size_bytes", "duration_s"))
-    return model.fit(*columns)
+class CalibrationCase(Case):
+    """There is no unfitted calibration: `Calibration.fit` makes one."""
+
+    def fit(self, model, samples):
+        rows = samples.rename(columns={"seconds": "duration_s"})
+        return Calibration.fit([recorded(rows.to_dict("records"))])
+
+    def predict(self, model):
+        return price_one_plan(model)
+
+
+def timed(rows):
+    """Rows of a trace as samples."""
+    return frame(rows).rename(columns={"duration_s": "seconds"})
 
 
 def price_one_plan(calibration):
@@ -48,32 +65,25 @@ def price_one_plan(calibration):
 
 MODELS = {
     "measured table": Case(
-        fit=lambda model, samples: model.fit(samples),
-        predict=lambda model: model.predict(["matrix", "small"]),
-        samples=frame(work_rows()),
+        tasks=pd.DataFrame({"work": ["matrix", "small"]}),
+        samples=timed(work_rows()),
         new=MeasuredTable,
     ),
     "transfers": Case(
-        fit=lambda model, samples: model.fit(samples),
-        predict=lambda model: model.predict(np.array([1, 10, 30, 40, 1000])),
-        samples=frame(copy_rows(ways=[("device", "host")])),
+        tasks=pd.DataFrame({"size_bytes": [1, 10, 30, 40, 1000]}),
+        samples=timed(copy_rows(ways=[("device", "host")])),
         new=InterpolatedTransferModel,
     ),
     "roofline": Case(
-        fit=fit_roofline,
-        predict=lambda model: model.predict(np.array([0.0, 1e3, 1e6]), np.array([1e3, 1e3, 1e3])),
-        samples=frame(work_rows()),
+        tasks=pd.DataFrame({"flop": [0.0, 1e3, 1e6], "size_bytes": 1e3}),
+        samples=timed(work_rows()),
         new=Roofline,
     ),
 }
 
-CALIBRATION = Case(
-    fit=lambda cls, samples: cls.fit([recorded(samples.to_dict("records"))]),
-    predict=price_one_plan,
-    samples=frame([*work_rows(), *copy_rows(), *launch_rows()]),
-    new=lambda: Calibration,
+CALIBRATION = CalibrationCase(
+    samples=timed([*work_rows(), *copy_rows(), *launch_rows()]), tasks=pd.DataFrame(), new=lambda: None
 )
-"""There is no unfitted calibration: `Calibration.fit` makes one."""
 
 SINGLE = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
 EVERY = pytest.mark.parametrize("case", [*MODELS.values(), CALIBRATION], ids=[*MODELS, "calibration"])
@@ -111,6 +121,25 @@ def test_a_fitted_model_predicts_finite_positive_seconds(case):
     assert (seconds > 0).all()
 
 
+@SINGLE
+def test_a_prediction_tells_spread_origin_and_range_of_each_task(case):
+    prediction = case.fit(case.new(), case.samples).predict(case.tasks)
+
+    assert (prediction.spread >= 0).all()
+    assert set(prediction.origin.tolist()) <= set(Origin)
+    assert [len(column) for column in (prediction.seconds, prediction.spread, prediction.in_range)] == [
+        len(case.tasks)
+    ] * 3
+
+
+@SINGLE
+def test_a_model_reads_no_more_of_its_tasks_than_its_features(case):
+    model = case.fit(case.new(), case.samples)
+
+    assert set(model.features) <= set(case.tasks.columns)
+    assert model.predict(case.tasks[list(model.features)]).seconds == pytest.approx(case.predict(model), rel=0)
+
+
 @EVERY
 def test_fitting_twice_gives_the_same_predictions_bit_for_bit(case):
     first = case.predict(case.fit(case.new(), case.samples))
@@ -138,9 +167,9 @@ def test_no_samples_are_refused(case):
 @EVERY
 @pytest.mark.parametrize("seconds", [np.nan, np.inf, 0.0, -1.0])
 @pytest.mark.parametrize("place", [0, -1])
-def test_a_sample_without_a_positive_duration_is_refused_with_its_value(case, seconds, place):
+def test_a_sample_without_positive_seconds_is_refused_with_its_value(case, seconds, place):
     spoilt = case.samples.copy()
-    spoilt.loc[spoilt.index[place], "duration_s"] = seconds
+    spoilt.loc[spoilt.index[place], "seconds"] = seconds
 
     assert str(seconds) in refusal(case, spoilt)
 

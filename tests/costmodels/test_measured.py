@@ -1,23 +1,23 @@
 import numpy as np
+import pandas as pd
 import pytest
-from recordings import frame
 
 from stepsim.costmodels.measured import Entry, MeasuredTable
 
 
 def samples(**seconds_by_work):
     rows = [
-        {"work": work, "name": f"op.{work}", "duration_s": seconds}
+        {"work": work, "name": f"op.{work}", "seconds": seconds}
         for work, all_seconds in seconds_by_work.items()
         for seconds in all_seconds
     ]
-    return frame(rows)
+    return pd.DataFrame(rows)
 
 
 def test_timed_work_costs_its_median_and_other_work_is_unknown():
     table = MeasuredTable().fit(samples(a=[3.0, 1.0, 100.0], b=[2.0, 4.0]))
 
-    predicted = table.predict(["b", "a", "never timed", "a"])
+    predicted = table.predict(pd.DataFrame({"work": ["b", "a", "never timed", "a"]})).seconds
 
     assert predicted[[0, 1, 3]].tolist() == [3.0, 3.0, 3.0]
     assert np.isnan(predicted[2])
@@ -41,3 +41,18 @@ def test_without_repeats_there_is_no_error_to_tell():
     table = MeasuredTable().fit(samples(a=[3.0], b=[7.0]))
 
     assert table.repeat_error_ is None
+
+
+def test_the_spread_is_that_of_a_log_normal_with_the_measured_quartiles():
+    """Quartiles of 1, 2, 3, 4, 5 are 2 and 4 about 3; those of a normal lie 0.6745 standard deviations off."""
+    table = MeasuredTable().fit(samples(a=[5.0, 1.0, 4.0, 2.0, 3.0], b=[7.0]))
+
+    predicted = table.predict(pd.DataFrame({"work": ["a", "b"]}))
+
+    assert predicted.spread == pytest.approx([1 / 3 / 0.6745, 0.0])
+
+
+def test_work_that_was_never_timed_is_out_of_range():
+    table = MeasuredTable().fit(samples(a=[3.0]))
+
+    assert table.predict(pd.DataFrame({"work": ["a", "never timed"]})).in_range.tolist() == [True, False]

@@ -1,4 +1,4 @@
-import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +9,11 @@ RATES = st.floats(1e3, 1e15)
 
 
 def fitted(*work):
-    flop, size_bytes, seconds = np.array(work, dtype=float).T
-    return Roofline().fit(flop, size_bytes, seconds)
+    return Roofline().fit(pd.DataFrame(work, columns=["flop", "size_bytes", "seconds"], dtype=float))
+
+
+def bound_s(model, flop, size_bytes):
+    return model.predict(pd.DataFrame({"flop": flop, "size_bytes": size_bytes})).seconds
 
 
 @given(flop_per_s=RATES, bytes_per_s=RATES, sizes=st.lists(st.integers(1, 10**12), min_size=2, max_size=8))
@@ -29,7 +32,7 @@ def test_the_rates_of_a_machine_are_recovered_from_work_on_either_side(flop_per_
 def test_work_takes_the_longer_of_its_flop_and_its_bytes():
     model = fitted((0, 100, 10.0), (600, 0, 2.0))  # 10 bytes/s, 300 FLOP/s
 
-    predicted = model.predict(np.array([300.0, 3000.0, 0.0]), np.array([50.0, 50.0, 20.0]))
+    predicted = bound_s(model, [300.0, 3000.0, 0.0], [50.0, 50.0, 20.0])
 
     assert predicted == pytest.approx([5.0, 10.0, 2.0])
 
@@ -50,7 +53,7 @@ def test_work_with_flop_that_is_bound_by_its_bytes_says_nothing_of_the_flop_rate
 def test_a_rate_that_no_work_has_shown_bounds_nothing():
     model = fitted((0, 100, 10.0), (0, 200, 20.0))
 
-    assert model.predict(np.array([1e30]), np.array([50.0])) == pytest.approx([5.0])
+    assert bound_s(model, [1e30], [50.0]) == pytest.approx([5.0])
 
 
 def test_the_error_is_that_of_work_left_out():
