@@ -43,12 +43,12 @@ class CostModel(Protocol):
 
 
 def check_samples(
-    model: str, samples: pd.DataFrame, positive: tuple[str, ...] = (), not_negative: tuple[str, ...] = ()
+    model: str, samples: pd.DataFrame, positive: tuple[str, ...] = ("seconds",), not_negative: tuple[str, ...] = ()
 ) -> None:
-    """Raises `CalibrationError` for no samples, and for the first one whose seconds or features are no such numbers."""
+    """Raises `CalibrationError` for no samples, and for the first value of those columns that is no such number."""
     if len(samples) == 0:
         raise CalibrationError(f"{model} needs samples, got none")
-    for columns, bound in ((("seconds", *positive), "> 0"), (not_negative, ">= 0")):
+    for columns, bound in ((positive, "> 0"), (not_negative, ">= 0")):
         for column in columns:
             values = samples[column].to_numpy(dtype=float)
             kept = np.isfinite(values) & (values > 0 if bound == "> 0" else values >= 0)

@@ -37,7 +37,7 @@ class InterpolatedTransferModel:
         """Fit to transfers with columns ``size_bytes`` and ``seconds``. Raises `CalibrationError`."""
         if samples["size_bytes"].nunique() < 2:
             raise CalibrationError(f"transfers need at least 2 sizes, got {samples['size_bytes'].nunique()}")
-        check_samples("transfers", samples, positive=self.features)
+        check_samples("transfers", samples, positive=("size_bytes", "seconds"))
         middle = samples.groupby("size_bytes")["seconds"].median().sort_index()
         self.size_bytes_ = middle.index.to_numpy(dtype=float)
         times = np.log(middle.to_numpy(dtype=float))
