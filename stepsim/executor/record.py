@@ -9,14 +9,13 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
 import torch
 
 from stepsim.executor.bound import BoundProgram
 from stepsim.executor.instructions import HostCopy, Instruction, RowAction, interpret
 from stepsim.executor.lanes import CpuLanes, Lanes
 from stepsim.machines.this_cpu import processor
-from stepsim.traces.trace import COLUMNS, Trace
+from stepsim.traces.trace import Trace, events_of
 
 COPY_SIZES_BYTES = tuple(2**power for power in range(12, 26))
 """4 KiB to 32 MiB: from what any cache holds to what none does."""
@@ -98,9 +97,7 @@ class Recorder:
 
     def trace(self) -> Trace:
         """The samples of all passes so far, in seconds."""
-        return Trace(
-            events=pd.DataFrame(self._rows)[list(COLUMNS)], provenance=_provenance(self._programs, self._passes)
-        )
+        return Trace(events=events_of(self._rows), provenance=_provenance(self._programs, self._passes))
 
 
 def record(
@@ -175,25 +172,11 @@ def _events(
         if probe is None:
             continue
         timed = {"start_s": began_s + starts_s[number], "duration_s": ends_s[number] - starts_s[number]}
-        rows.append({**_NO_FACTS, **probe.facts, **timed, "device": "cpu0", "stream": 0})
+        rows.append({**probe.facts, **timed, "device": "cpu0", "stream": 0, "thread": 0})
         if number:
             gap = {"start_s": began_s + ends_s[number - 1], "duration_s": starts_s[number] - ends_s[number - 1]}
-            rows.append({**_NO_FACTS, **gap, "kind": "launch", "name": "interpreter"})
+            rows.append({**gap, "kind": "launch", "name": "interpreter", "thread": 0})
     return rows
-
-
-_NO_FACTS: dict[str, object] = {
-    "name": "",
-    "device": "",
-    "stream": -1,
-    "thread": 0,
-    "correlation": -1,
-    "size_bytes": 0,
-    "flop": 0,
-    "source": "",
-    "destination": "",
-    "work": "",
-}
 
 
 def _provenance(programs: Sequence[BoundProgram], repeats: int) -> dict[str, str]:

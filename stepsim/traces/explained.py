@@ -14,7 +14,7 @@ ACTIVITIES: Mapping[str, tuple[str, ...]] = {
     "kernels": ("kernel",),
     "collectives": ("collective",),
     "copies": ("copy", "memset"),
-    "host_work": ("host", "launch", "sync"),
+    "host_work": ("host", "launch", "sync", "record", "wait"),
 }
 """What counts for which kinds of events, first come first; where none is active the time is ``idle``."""
 

@@ -89,25 +89,50 @@ def _check_spans(path: str | Path, events: list[Event]) -> None:
 
 
 def _resolve_runtime(events: list[Event]) -> list[Event]:
-    """Runtime calls become syncs, launches, or host work.
+    """Runtime calls become syncs, waits, records, launches, or host work.
 
-    Newer traces say in events of their own (category ``cuda_sync``) which stream a synchronisation waited for.
+    Newer traces say in events of their own (category ``cuda_sync``) which stream, and which recorded event, a
+    synchronisation or a wait was for.
     """
     launched = {event.correlation for event in events if event.kind in ON_DEVICE}
-    waits = {event.correlation: event.args for event in events if event.kind == "wait"}
-    kept = [event for event in events if event.kind != "wait"]
+    notes = {event.correlation: event.args for event in events if event.kind == "note" and event.correlation > 0}
+    recorded = {_number(args, _RECORD): _stream(args, "wait_on_stream") for args in notes.values()}
+    kept = [event for event in events if event.kind != "note"]
     for event in kept:
-        if event.kind == "runtime" and "Synchronize" in event.name:
-            event.kind = "sync"
-            event.stream = _awaited_stream(waits.get(event.correlation, {}))
-        elif event.kind == "runtime":
-            event.kind = "launch" if event.correlation in launched else "host"
+        if event.kind == "runtime":
+            event.kind = _call(event.name, event.correlation in launched)
+            note = notes.get(event.correlation, {})
+            event.awaits = _number(note, _RECORD)
+            if event.kind == "sync":
+                event.stream = _stream(note, "wait_on_stream", "stream")
+            elif event.kind == "wait":
+                event.stream = _stream(note, "stream")
+            elif event.kind == "record":
+                event.stream = recorded.get(event.correlation, -1)
     return kept
 
 
-def _awaited_stream(args: Mapping[str, Any]) -> int:
-    stream = args.get("wait_on_stream", args.get("stream"))
-    return stream if isinstance(stream, int) and 0 <= stream < _ALL_STREAMS else -1
+_RECORD = "wait_on_cuda_event_record_corr_id"
+"""Names the call that recorded the event, by its correlation."""
+
+
+def _call(name: str, launched: bool) -> str:
+    """What a runtime call is, CUDA's or HIP's."""
+    for part, kind in (("Synchronize", "sync"), ("StreamWaitEvent", "wait"), ("EventRecord", "record")):
+        if part in name:
+            return kind
+    return "launch" if launched else "host"
+
+
+def _number(args: Mapping[str, Any], key: str) -> int:
+    value = args.get(key)
+    return value if is_size(value) and value > 0 else -1
+
+
+def _stream(args: Mapping[str, Any], *keys: str) -> int:
+    """The first of ``keys`` that is there, where it names one stream."""
+    value = next((args[key] for key in keys if key in args), None)
+    return value if is_size(value) and value < _ALL_STREAMS else -1
 
 
 _ALL_STREAMS = 2**32 - 1
@@ -126,6 +151,7 @@ def _frame(events: list[Event]) -> pd.DataFrame:
         "start_s": [(event.start_us - first_us) * _US for event in events],
         "duration_s": [event.duration_us * _US for event in events],
         "correlation": [event.correlation for event in events],
+        "awaits": [event.awaits for event in events],
         "size_bytes": [_size_bytes(event) for event in events],
         "flop": [0] * len(events),
         "source": [source for source, _ in memories],

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from stepsim.errors import FileError
 
@@ -28,9 +28,10 @@ CATEGORIES = {
     "operator": "host",
     "cpu_op": "host",
     "user_annotation": "host",
-    "cuda_sync": "wait",
+    "cuda_sync": "note",
 }
-"""Lower-cased category to kind: those of `stepsim.traces.Trace`, and ``runtime`` and ``wait``, which become others."""
+"""Lower-cased category to kind: those of `stepsim.traces.Trace`, and two that a reader resolves: ``runtime``, a call
+whose meaning is in its name, and ``note``, what a call of the same correlation waited for."""
 
 _LARGEST_US = 1e17
 """Year 5138 in microseconds; far beyond, float64 cannot tell one microsecond from the next."""
@@ -47,6 +48,7 @@ class Event:
     args: Mapping[str, Any]
     place: str
     correlation: int
+    awaits: int = -1
     device: str = ""
     stream: int = -1
     thread: int = -1
@@ -78,7 +80,7 @@ def _event(path: str | Path, place: str, kind: str, entry: Mapping[str, Any]) ->
     if event.kind in ON_DEVICE:
         event.device = f"gpu{_integer(path, place, 'args.device', args.get('device', entry.get('pid')))}"
         event.stream = _integer(path, place, "args.stream", args.get("stream", entry.get("tid")))
-    elif kind != "wait":
+    elif kind != "note":
         event.thread = _integer(path, place, "tid", entry.get("tid"))
     return event
 
@@ -121,6 +123,6 @@ def _correlation(args: Mapping[str, Any]) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else -1
 
 
-def is_size(value: object) -> bool:
+def is_size(value: object) -> TypeGuard[int]:
     """Whether ``value`` can be a number of bytes or elements."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from stepsim.errors import FileError
-from stepsim.traces.trace import COLUMNS, Trace
+from stepsim.traces.trace import Trace, events_of
 
 LARGEST_BYTES = 2**50
 """A pebibyte: no machine moves more at once, so a larger size is a misread one."""
@@ -86,17 +84,13 @@ def trace_of(path: str | Path, samples: Iterable[Sample], facts: Mapping[str, st
                 "kind": sample.kind,
                 "name": sample.name,
                 "device": sample.device,
-                "stream": -1,
-                "thread": -1,
                 "start_s": start_s,
                 "duration_s": sample.duration_s,
-                "correlation": -1,
                 "size_bytes": sample.size_bytes,
-                "flop": 0,
                 "source": sample.source,
                 "destination": sample.destination,
                 "work": sample.work,
             }
         )
     provenance = {"file": Path(path).name, "start_s": "not recorded: one behind the other", **facts}
-    return Trace(events=pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS), provenance=provenance)
+    return Trace(events=events_of(rows), provenance=provenance)

@@ -1,6 +1,6 @@
 """What the host threads of a trace did, moment by moment: launches, synchronisations, step borders, hand-overs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from stepsim.traces.handover import HostEvents, handovers
 from stepsim.traces.trace import Trace
 
 ON_DEVICE = ("kernel", "collective", "copy", "memset")
-ON_HOST = ("host", "launch", "sync", "step")
+ON_HOST = ("host", "launch", "sync", "record", "wait", "step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +47,39 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A runtime call that waits for a stream, a device or an event; ``stream`` is -1 where it is not recorded."""
+    """A runtime call that waits for a stream, a device or an event.
+
+    ``stream`` and ``awaits``, the `Record` of the event, are -1 where they are not recorded.
+    """
 
     thread: int
     start_s: float
     end_s: float
     name: str
     stream: int
+    awaits: int
+    rank: ClassVar[int] = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A runtime call that marks how far ``stream`` has come, for a `Wait` or `Sync` to refer to by ``number``."""
+
+    thread: int
+    start_s: float
+    stream: int
+    number: int
+    rank: ClassVar[int] = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A runtime call that lets ``stream`` go on only behind the `Record` ``awaits``; -1 where they are not recorded."""
+
+    thread: int
+    start_s: float
+    stream: int
+    awaits: int
     rank: ClassVar[int] = 5
 
 
@@ -108,7 +134,7 @@ class Take:
     rank: ClassVar[int] = 1
 
 
-Moment = Launch | Sync | Border | Give | Wake | Done | Take
+Moment = Launch | Sync | Record | Wait | Border | Give | Wake | Done | Take
 """``rank`` orders moments of one instant: ends before begins, and a hand-over before what it sets off."""
 
 
@@ -132,7 +158,9 @@ def recording_of(trace: Trace) -> Recording:
     main = int(steps["thread"].iloc[0]) if len(steps) else max(threads, key=lambda t: threads[t].span_s, default=-1)
     moments = [
         *launches,
-        *_syncs(events[events["kind"].eq("sync") & events["thread"].isin(acting)]),
+        *_calls(Sync, on_host, "sync", "thread", "start_s", "end_s", "name", "stream", "awaits"),
+        *_calls(Record, on_host, "record", "thread", "start_s", "stream", "correlation"),
+        *_calls(Wait, on_host, "wait", "thread", "start_s", "stream", "awaits"),
         *_borders(steps),
         *_turns(threads, main),
     ]
@@ -174,9 +202,9 @@ def _device_rows(events: pd.DataFrame) -> Iterator[tuple[int, DeviceRow]]:
         yield correlation, DeviceRow(**dict(zip(names, values, strict=True)))
 
 
-def _syncs(rows: pd.DataFrame) -> Iterator[Sync]:
-    columns = (rows[name].tolist() for name in ("thread", "start_s", "end_s", "name", "stream"))
-    return (Sync(*values) for values in zip(*columns, strict=True))
+def _calls(make: Callable[..., Moment], on_host: pd.DataFrame, kind: str, *names: str) -> Iterator[Moment]:
+    rows = on_host[on_host["kind"] == kind]
+    return (make(*values) for values in zip(*(rows[name].tolist() for name in names), strict=True))
 
 
 def _borders(steps: pd.DataFrame) -> Iterator[Border]:
@@ -190,7 +218,7 @@ def _host_events(rows: pd.DataFrame) -> HostEvents:
     return HostEvents(
         rows["start_s"].to_numpy(),
         rows["end_s"].to_numpy(),
-        rows["kind"].isin(("launch", "sync")).to_numpy(),
+        rows["kind"].isin(("launch", "sync", "record", "wait")).to_numpy(),
     )
 
 

@@ -1,11 +1,26 @@
 """Writes the moments of a recording as rows of a plan."""
 
+from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, assert_never
 
 from stepsim.plan import TaskKind
 from stepsim.plan.builder import PlanBuilder
-from stepsim.traces.moments import Border, DeviceRow, Done, Give, Launch, Moment, Recording, Sync, Take, Wake
+from stepsim.traces.moments import (
+    Border,
+    DeviceRow,
+    Done,
+    Give,
+    Launch,
+    Moment,
+    Record,
+    Recording,
+    Sync,
+    Take,
+    Wait,
+    Wake,
+)
 
 STAGED_BYTES = 64 * 1024
 """A copy from pageable memory to a device up to this size is staged, and its call returns before the copy has run.
@@ -30,6 +45,8 @@ class RowWriter:
         self.devices: dict[str, int] = {}
         self.streams: dict[tuple[str, int], int] = {}
         self.on_lane: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
+        self.recorded: dict[int, list[tuple[int, float]]] = {}
+        self.waits: dict[int, list[Wait]] = defaultdict(list)
         self.last_lane: dict[int, tuple[str, int]] = {}
         self.given: dict[int, int] = {}
         self.done: dict[int, list[int]] = defaultdict(list)
@@ -50,6 +67,10 @@ class RowWriter:
                 self._launch(moment)
             case Sync():
                 self._sync(moment)
+            case Record():
+                self.recorded[moment.number] = self._last_rows(moment.stream)
+            case Wait():
+                self.waits[moment.thread].append(moment)
             case Border():
                 self.mark(moment.mark, moment.thread)
             case Give():
@@ -74,7 +95,8 @@ class RowWriter:
 
     def device_row(self, row: DeviceRow, thread: int, *, launch_s: float, blocks: bool = False) -> None:
         self._cost(row.end_s - row.start_s, launch_s)
-        columns: dict[str, Any] = {"thread": self.threads[thread], "blocks_thread": blocks}
+        after = self._waited_for(row, thread)
+        columns: dict[str, Any] = {"thread": self.threads[thread], "blocks_thread": blocks, "after": after}
         stream, work = self._stream(row.lane), self.builder.work(row.name)
         host_end = [row.source, row.destination].count("device") == 1
         if row.kind == "collective":
@@ -137,18 +159,59 @@ class RowWriter:
     def _awaited(self, sync: Sync) -> list[tuple[int, float]]:
         """The last row of each stream that a synchronisation waits for, with its recorded end.
 
-        Where the stream is not recorded it is the one that the thread used last. Which row an event was recorded behind
-        is not recorded either: the last one that had ended when the call returned.
+        Where the stream is not recorded it is the one whose last row ended last before the call returned. Where it is
+        not recorded either which row an event stands behind, it is the last one that had ended by then.
         """
-        used = self.last_lane.get(sync.thread)
-        if "Stream" in sync.name or "Event" in sync.name:
-            lanes = [lane for lane in self.on_lane if lane[1] == sync.stream] or ([used] if used else [])
-        else:
-            lanes = [lane for lane in self.on_lane if used is None or lane[0] == used[0]]
-        waits = [self.on_lane[lane] for lane in lanes]
+        if sync.awaits in self.recorded:
+            return self.recorded[sync.awaits]
         if "Event" in sync.name:
-            waits = [[(row, end_s) for row, end_s in rows if end_s <= sync.end_s] for rows in waits]
-        return [rows[-1] for rows in waits if rows]
+            return self._ended_by(sync.end_s, stream=sync.stream)[:1]
+        if "Stream" in sync.name:
+            return self._last_rows(sync.stream) or self._idle_by(sync.end_s)[:1]
+        used = self.last_lane.get(sync.thread)
+        return [rows[-1] for lane, rows in self.on_lane.items() if used is None or lane[0] == used[0]]
+
+    def _waited_for(self, row: DeviceRow, thread: int) -> list[int]:
+        """What the stream of ``row`` was told to wait for since its last row, by the thread that launches ``row``.
+
+        Where a wait does not say which stream it holds back, it is that of the next launch. Where it does not say what
+        for, each wait stands for one row of another stream: of those that had ended when ``row`` began, the last of
+        its stream, and of these the ones that ended last.
+        """
+        waits = [wait for wait in self.waits[thread] if wait.stream in (-1, row.stream)]
+        if not waits:
+            return []
+        self.waits[thread] = [wait for wait in self.waits[thread] if wait not in waits]
+        known = [behind for wait in waits for behind in self.recorded.get(wait.awaits, [])]
+        num_unknown = sum(wait.awaits not in self.recorded for wait in waits)
+        inferred = self._ended_by(row.start_s, other_than=row.lane)[:num_unknown]
+        return [number for number, _ in (*known, *inferred)]
+
+    def _last_rows(self, stream: int) -> list[tuple[int, float]]:
+        """The last row, with its recorded end, on each lane of ``stream``; none for -1."""
+        return [rows[-1] for lane, rows in self.on_lane.items() if lane[1] == stream]
+
+    def _idle_by(self, time_s: float) -> list[tuple[int, float]]:
+        """The last row of each lane that had ended all its rows by ``time_s``, the latest first."""
+        return _latest_first(rows[-1] for rows in self.on_lane.values() if rows[-1][1] <= time_s)
+
+    def _ended_by(
+        self, time_s: float, *, stream: int = -1, other_than: tuple[str, int] | None = None
+    ) -> list[tuple[int, float]]:
+        """The last row of each lane that had ended by ``time_s``, the latest first; of ``stream`` alone if it is given.
+
+        Ends rise along a lane.
+        """
+        found = []
+        for lane, rows in self.on_lane.items():
+            if lane != other_than and stream in (-1, lane[1]):
+                place = bisect_right(rows, time_s, key=lambda row: row[1])
+                found += rows[place - 1 : place]
+        return _latest_first(found)
+
+
+def _latest_first(rows: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
+    return sorted(rows, key=lambda row: -row[1])
 
 
 def _blocks(call: str, row: DeviceRow) -> bool:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -15,7 +15,7 @@ from stepsim.tables import write_bytes
 FORMAT = "stepsim-trace"
 
 COLUMNS: dict[str, str] = {
-    "kind": "str",  # kernel, collective, copy, memset, launch, sync, host, step
+    "kind": "str",  # kernel, collective, copy, memset, launch, sync, record, wait, host, step
     "name": "str",  # kernel or function name, as recorded
     "device": "str",  # gpu0, cpu0, ...; empty for host events
     "stream": "int64",  # -1 where there is none
@@ -23,13 +23,39 @@ COLUMNS: dict[str, str] = {
     "start_s": "float64",
     "duration_s": "float64",
     "correlation": "int64",  # ties a launch to its kernel or copy; -1 where there is none
+    "awaits": "int64",  # of a sync or wait: correlation of the call that recorded what it waits for; -1 if unknown
     "size_bytes": "int64",  # moved by copies and collectives, read and written by timed work; 0 elsewhere
     "flop": "int64",  # of timed work; 0 elsewhere
     "source": "str",  # where a copy comes from: device, pageable, pinned, host; empty elsewhere
     "destination": "str",
     "work": "str",  # signature of the work that was timed; in_place or out_of_place for nccl-tests; else empty
 }
-"""Columns of `Trace.events` with their dtypes."""
+"""Columns of `Trace.events` with their dtypes.
+
+A ``record`` is a host call that marks a place in a stream (``cudaEventRecord``); a ``wait`` tells ``stream`` to go on
+only when what was recorded is done (``cudaStreamWaitEvent``), while its thread goes on at once; a ``sync`` holds the
+thread.
+"""
+
+ABSENT: dict[str, str | float | int] = {
+    "name": "",
+    "device": "",
+    "stream": -1,
+    "thread": -1,
+    "correlation": -1,
+    "awaits": -1,
+    "size_bytes": 0,
+    "flop": 0,
+    "source": "",
+    "destination": "",
+    "work": "",
+}
+"""What stands in a column that an event has nothing to say in; every event has a kind, a start and a duration."""
+
+
+def events_of(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    """Events from rows that give some of the columns, the rest filled with `ABSENT`."""
+    return pd.DataFrame([{**ABSENT, **row} for row in rows], columns=list(COLUMNS)).astype(COLUMNS)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

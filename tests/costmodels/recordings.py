@@ -16,6 +16,7 @@ NOTHING = {
     "start_s": 0.0,
     "duration_s": 1.0,
     "correlation": -1,
+    "awaits": -1,
     "size_bytes": 0,
     "flop": 0,
     "source": "",

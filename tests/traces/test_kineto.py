@@ -32,7 +32,7 @@ def kinds(trace):
 def test_events_come_in_time_order_in_seconds_from_the_first(tmp_path):
     trace = read_kineto(one_of_each().write(tmp_path / "t.json"))
 
-    assert kinds(trace) == ["step", "host", "launch", "kernel", "launch", "launch", "host", "sync", "copy", "memset"]
+    assert kinds(trace) == ["step", "host", "launch", "kernel", "launch", "launch", "record", "sync", "copy", "memset"]
     assert trace.events["start_s"].tolist() == pytest.approx(
         [0, 5e-6, 10e-6, 16e-6, 20e-6, 26e-6, 31e-6, 35e-6, 40e-6, 50e-6]
     )

@@ -1,0 +1,1 @@
+"""Experiments: one file answers one question. ``python -m experiments list`` names them."""
