@@ -7,8 +7,11 @@ from pathlib import Path
 
 from stepsim.errors import FileError
 from stepsim.traces.bandwidth_logs import looks_like_bandwidth_log, read_bandwidth_log
+from stepsim.traces.chakra import looks_like_chakra, read_chakra
+from stepsim.traces.execution_trace import looks_like_execution_trace, refuse_execution_trace
 from stepsim.traces.kineto import read_kineto
 from stepsim.traces.nccl_tests import looks_like_nccl_tests, read_nccl_tests
+from stepsim.traces.nsys import looks_like_nsys, read_nsys
 from stepsim.traces.pipedream import looks_like_pipedream, read_pipedream_trace
 from stepsim.traces.trace import Trace
 from stepsim.traces.triosim import looks_like_triosim, read_triosim
@@ -38,6 +41,9 @@ FORMATS = (
     Format("bandwidth log", looks_like_bandwidth_log, read_bandwidth_log),
     Format("PipeDream graph", looks_like_pipedream, read_pipedream_trace),
     Format("TrioSim trace", looks_like_triosim, read_triosim),
+    Format("Nsight Systems export", looks_like_nsys, read_nsys),
+    Format("Chakra trace", looks_like_chakra, read_chakra),
+    Format("PyTorch execution trace", looks_like_execution_trace, refuse_execution_trace),
 )
 """The first that a file looks like reads it. A new reader joins with one line."""
 

@@ -4,7 +4,9 @@ What a trace tells, and what becomes of it:
 
 - the time between two launches of a host thread is host work of that length;
 - a kernel, copy or memset is a row of its stream, in the order of the launches; its launch cost is what the runtime
-  call took; one launched before the recording began is issued at the start;
+  call took; one launched before the recording began is issued when it started, by a thread of its own;
+- a stream that is told to wait for another depends on what was recorded; where that is not known, on what its next
+  kernel can have waited for (`RowWriter`);
 - a synchronisation is host work of no length that depends on the last row of what it waits for;
 - a copy that holds its thread has ``blocks_thread``;
 - the main thread waits while another thread launches for it (`stepsim.traces.handover`);
@@ -70,8 +72,7 @@ def rebuild(trace: Trace) -> Rebuilt:
     whole = trace.of("step").empty
     if whole:
         writer.mark(steps[0].begin, writer.main)
-    for row in recording.launched_before:
-        writer.device_row(row, writer.main, launch_s=0.0)
+    writer.write_launched_before(recording.launched_before)
     for moment in recording.moments:
         writer.write(moment)
     for thread, end_s in recording.thread_end_s.items():

@@ -31,6 +31,10 @@ until all but the last part has been copied.
 """
 
 
+BEFORE = -2
+"""The thread of what was launched before the recording began."""
+
+
 class RowWriter:
     """Writes moments as rows. ``clock_s`` is, for each thread, the recorded time up to which its rows account."""
 
@@ -50,6 +54,15 @@ class RowWriter:
         self.last_lane: dict[int, tuple[str, int]] = {}
         self.given: dict[int, int] = {}
         self.done: dict[int, list[int]] = defaultdict(list)
+
+    def write_launched_before(self, rows: list[DeviceRow]) -> None:
+        """Nothing tells what these rows waited for, since their launch was not recorded: each may start when it did."""
+        if rows:
+            thread = BEFORE
+            self.threads[thread], self.clock_s[thread] = self.builder.thread("before the recording"), 0.0
+            for row in sorted(rows, key=lambda row: row.start_s):
+                self.host_until(thread, row.start_s)
+                self.device_row(row, thread, launch_s=0.0)
 
     def write(self, moment: Moment) -> None:
         match moment:

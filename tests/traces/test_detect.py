@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kineto_files import KinetoFile
+from nsys_files import NsysFile
 from test_bandwidth_logs import LOGS
 from test_nccl_tests import log, row
 
@@ -41,6 +42,15 @@ def test_an_nccl_tests_log_is_told(tmp_path):
 
     assert format_of(path).name == "nccl-tests log"
     assert len(read_any(path).of("collective")) == 2
+
+
+def test_an_export_of_nsight_systems_is_told(tmp_path):
+    file = NsysFile()
+    file.launched(0, 1)
+    path = file.write(tmp_path / "anything.txt")
+
+    assert format_of(path).name == "Nsight Systems export"
+    assert len(read_any(path).of("kernel")) == 1
 
 
 def test_a_trace_of_stepsim_comes_back_equal(tmp_path):
@@ -91,6 +101,7 @@ def test_every_measured_file_of_a_known_format_is_told(data_dir):
         "Kineto trace": [*data_dir.glob("hta/trace_diff/**/*.json.gz"), *data_dir.glob("kineto/**/*.json.gz")],
         "nccl-tests log": [*data_dir.glob("nccl_tests_cluster/**/*.log"), *data_dir.glob("superbench/nccl_*.log")],
         "bandwidth log": [*data_dir.glob("superbench/*_bw*.log")],
+        "PyTorch execution trace": [*data_dir.glob("param/*_et.json.gz"), *data_dir.glob("triosim/graph_*.json.gz")],
     }
 
     for name, paths in told.items():

@@ -1,52 +1,15 @@
 """A tiny trace is written as a machine would have recorded it; its replay must meet the closed form."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kineto_files import V100, KinetoFile
+from replayed import US, replay, replay_trace
 
-from stepsim.costmodels import RecordedCosts
-from stepsim.plan import NONE, TaskKind
-from stepsim.simulator import simulate
-from stepsim.traces import explained, machine_of, read_kineto, rebuild, step_errors
+from stepsim.plan import TaskKind
+from stepsim.traces import explained, machine_of, read_kineto
 from stepsim.traces.rows import STAGED_BYTES
-
-US = 1e-6
-
-
-@dataclass
-class Replayed:
-    rebuilt: object
-    timeline: object
-
-    @property
-    def steps(self):
-        return step_errors(self.rebuilt, self.timeline)
-
-    @property
-    def steps_us(self):
-        return [step.predicted_s / US for step in self.steps]
-
-    def kernels_us(self):
-        """Start and end of the rows on streams, in plan order."""
-        on_stream = self.rebuilt.plan.tasks.stream != NONE
-        borders = (self.timeline.spans.start_s[on_stream], self.timeline.spans.end_s[on_stream])
-        return [(round(a / US, 6), round(b / US, 6)) for a, b in zip(*borders, strict=True)]
-
-
-def replay(path, **stretched):
-    return replay_trace(read_kineto(path), **stretched)
-
-
-def replay_trace(trace, *, slower=1.0, launch=1.0):
-    """``slower`` stretches what runs on the GPU, ``launch`` the launches: a rebuilt run must follow."""
-    rebuilt = rebuild(trace)
-    seconds = np.where(rebuilt.plan.tasks.stream != NONE, rebuilt.seconds * slower, rebuilt.seconds)
-    costs = RecordedCosts(seconds=seconds, launch_s=rebuilt.launch_s * launch)
-    return Replayed(rebuilt, simulate(rebuilt.plan, machine_of(trace), costs))
 
 
 def gpu_bound(tmp_path):
@@ -262,22 +225,22 @@ def test_an_event_is_one_recorded_behind_what_had_ended_when_the_call_returned(t
     assert replayed.steps_us == pytest.approx([4 + 2 * 26 + 10])
 
 
-def test_what_was_launched_before_the_recording_is_on_the_stream_from_the_start(tmp_path):
+def test_what_was_launched_before_the_recording_starts_when_it_did_or_behind_what_is_before_it(tmp_path):
     """
-    thread        .LLLSSSSSSSS     the step begins at 5 and synchronises with all of it
-    stream   0000000000|11111
+    thread        .LLLSSSSSSSSSSS     the step begins at 5 and synchronises with all of it
+    stream   000000..111|22222
     """
     file = KinetoFile()
-    file.kernel(0, 30, correlation=98)
+    file.kernel(0, 20, correlation=98)
     file.kernel(30, 10, correlation=99)
     file.step(1, 5, 60)
     file.launched(6, 4, 40, 20, correlation=100)
     file.sync(10, 50)
+    path = file.write(tmp_path / "t.json")
 
-    replayed = replay(file.write(tmp_path / "t.json"))
-
-    assert replayed.kernels_us() == [(0, 30), (30, 40), (40, 60)]
-    assert replayed.steps_us == pytest.approx([60])
+    assert replay(path).kernels_us() == [(0, 20), (30, 40), (40, 60)]
+    assert replay(path).steps_us == pytest.approx([60])
+    assert replay(path, slower=2).kernels_us() == [(0, 40), (40, 60), (60, 100)]
 
 
 def test_a_row_whose_launch_was_dropped_follows_its_predecessor(tmp_path):
@@ -340,14 +303,14 @@ def test_without_profiler_steps_the_whole_trace_is_one_step(tmp_path, last):
     assert step.predicted_s / US == pytest.approx(expected)
 
 
-def test_a_trace_of_kernels_alone_is_replayed_back_to_back(tmp_path):
+def test_a_trace_of_kernels_alone_keeps_the_gaps_that_nothing_explains(tmp_path):
     file = KinetoFile()
     file.kernel(0, 10, correlation=1)
     file.kernel(15, 5, correlation=2)
 
     (step,) = replay(file.write(tmp_path / "t.json")).steps
 
-    assert (step.measured_s / US, step.predicted_s / US) == pytest.approx((20, 15))
+    assert (step.measured_s / US, step.predicted_s / US) == pytest.approx((20, 20))
 
 
 def test_steps_are_measured_on_their_thread_one_by_one(tmp_path):
