@@ -4,7 +4,6 @@ import io
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from loop_files import KINETO
 from rich.console import Console
@@ -16,7 +15,7 @@ from stepsim.plan.builder import PlanBuilder
 from stepsim.replay import replay
 from stepsim.show import ROWS_SHOWN, print_comparisons, print_replay, print_table, show
 from stepsim.simulator import simulate
-from stepsim.traces.trace import COLUMNS, Trace
+from stepsim.traces.trace import Trace, events_of
 from stepsim.validation import Comparison, KindSeconds, save_comparisons
 from stepsim.workloads import Op, Phase, Role, Tensor, Workload
 
@@ -143,9 +142,8 @@ def test_a_timeline_is_shown_by_its_spans(tmp_path):
 
 
 def test_a_trace_is_shown_by_kind_with_its_provenance(tmp_path):
-    row = dict.fromkeys(COLUMNS, 0) | dict.fromkeys(("name", "device", "source", "destination", "work"), "")
-    rows = [{**row, "kind": kind, "duration_s": seconds} for kind, seconds in (("copy", 1), ("copy", 3), ("launch", 2))]
-    events = pd.DataFrame(rows).astype({column: dtype for column, dtype in COLUMNS.items() if dtype != "str"})
+    took_s = (("copy", 1), ("copy", 3), ("launch", 2))
+    events = events_of({"kind": kind, "start_s": 0, "duration_s": seconds} for kind, seconds in took_s)
     Trace(events=events, provenance={"machine": "box", "date": "today"}).save(tmp_path / "t")
 
     text = words(shown(tmp_path / "t"))

@@ -57,7 +57,6 @@ def cost_table(
     collective_latency_s: ArrayLike,
     launch_s: float,
     work_spread: ArrayLike = 0.0,
-    move_spread: ArrayLike = 0.0,
 ) -> CostTable:
     """The table that `Distinct.index` points into: seconds of work, latency and rate of moves, latency of collectives.
 
@@ -77,9 +76,7 @@ def cost_table(
         fixed=np.zeros(size, np.bool_),
         sm_share=np.concatenate([np.ones(num_works), np.zeros(num_moves + rest)]),
         bandwidth_share=np.zeros(size),
-        spread=np.concatenate(
-            [np.broadcast_to(work_spread, num_works), np.broadcast_to(move_spread, num_moves), np.zeros(rest)]
-        ),
+        spread=np.concatenate([np.broadcast_to(work_spread, num_works), np.zeros(num_moves + rest)]),
         origin=np.concatenate(
             [work_origin, np.full(num_moves, move_origin), np.full(rest, Origin.ROOFLINE)],
         ).astype(np.int8),

@@ -11,6 +11,7 @@ import orjson
 import pandas as pd
 
 from stepsim.errors import FileError
+from stepsim.traces.calls import NO_STREAM, kind_of_call
 from stepsim.traces.kineto_events import ON_DEVICE, Event, is_size, read_events
 from stepsim.traces.trace import COLUMNS, Trace
 
@@ -100,7 +101,9 @@ def _resolve_runtime(events: list[Event]) -> list[Event]:
     kept = [event for event in events if event.kind != "note"]
     for event in kept:
         if event.kind == "runtime":
-            event.kind = _call(event.name, event.correlation in launched)
+            event.kind = kind_of_call(event.name)
+            if event.kind == "host" and event.correlation in launched:
+                event.kind = "launch"
             note = notes.get(event.correlation, {})
             event.awaits = _number(note, _RECORD)
             if event.kind == "sync":
@@ -116,14 +119,6 @@ _RECORD = "wait_on_cuda_event_record_corr_id"
 """Names the call that recorded the event, by its correlation."""
 
 
-def _call(name: str, launched: bool) -> str:
-    """What a runtime call is, CUDA's or HIP's."""
-    for part, kind in (("Synchronize", "sync"), ("StreamWaitEvent", "wait"), ("EventRecord", "record")):
-        if part in name:
-            return kind
-    return "launch" if launched else "host"
-
-
 def _number(args: Mapping[str, Any], key: str) -> int:
     value = args.get(key)
     return value if is_size(value) and value > 0 else -1
@@ -132,11 +127,7 @@ def _number(args: Mapping[str, Any], key: str) -> int:
 def _stream(args: Mapping[str, Any], *keys: str) -> int:
     """The first of ``keys`` that is there, where it names one stream."""
     value = next((args[key] for key in keys if key in args), None)
-    return value if is_size(value) and value < _ALL_STREAMS else -1
-
-
-_ALL_STREAMS = 2**32 - 1
-"""How CUPTI writes the stream of a synchronisation with a whole device."""
+    return value if is_size(value) and value < NO_STREAM else -1
 
 
 def _frame(events: list[Event]) -> pd.DataFrame:

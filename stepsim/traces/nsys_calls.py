@@ -8,14 +8,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from stepsim.traces.calls import NO_STREAM, kind_of_call
 from stepsim.traces.nsys_tables import Export
 
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _RECORDED = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-
-_NO_STREAM = 2**32 - 1
-"""CUPTI_INVALID_STREAM_ID: a synchronisation with a whole context."""
 
 
 def read_calls(export: Export, names: Mapping[int, str]) -> pd.DataFrame:
@@ -23,9 +21,7 @@ def read_calls(export: Export, names: Mapping[int, str]) -> pd.DataFrame:
     calls = export.integers(CALLS, ["start", "end", "nameId", "correlationId"], {"globalTid": 0})
     calls["name"] = export.named(f"{CALLS}.nameId", calls["nameId"], names).str.replace(r"_v\d+$", "", regex=True)
     calls["globalPid"] = calls["globalTid"] // 2**24 * 2**24
-    calls["kind"] = "host"
-    for part, kind in (("EventRecord", "record"), ("StreamWaitEvent", "wait"), ("Synchronize", "sync")):
-        calls.loc[calls["name"].str.contains(part), "kind"] = kind
+    calls["kind"] = calls["name"].map({name: kind_of_call(name) for name in calls["name"].unique()}).astype("str")
     calls = calls.rename(columns={"correlationId": "correlation"}).assign(thread=calls["globalTid"] % 2**24)
     return _with_awaited(export, calls)
 
@@ -40,7 +36,7 @@ def _with_awaited(export: Export, calls: pd.DataFrame) -> pd.DataFrame:
     records = _of_calls(export.integers(_RECORDED, columns, joined), calls)
     syncs = _of_calls(export.integers(_SYNCS, columns, joined), calls)
     streams = pd.concat([syncs, records]).drop_duplicates("call").set_index("call")["streamId"]
-    known = streams[(streams >= 0) & (streams < _NO_STREAM)]
+    known = streams[(streams >= 0) & (streams < NO_STREAM)]
     calls["stream"], calls["awaits"] = known.reindex(calls.index, fill_value=-1), -1
     by = ["globalPid", "eventSyncId" if (syncs["eventSyncId"] > 0).any() else "eventId"]
     found = pd.merge_asof(

@@ -5,24 +5,9 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from stepsim.plan.builder import PlanBuilder
-from stepsim.traces.trace import COLUMNS, Trace
+from stepsim.traces.trace import ABSENT, COLUMNS, Trace
 
-NOTHING = {
-    "kind": "kernel",
-    "name": "",
-    "device": "gpu0",
-    "stream": 0,
-    "thread": 0,
-    "start_s": 0.0,
-    "duration_s": 1.0,
-    "correlation": -1,
-    "awaits": -1,
-    "size_bytes": 0,
-    "flop": 0,
-    "source": "",
-    "destination": "",
-    "work": "",
-}
+NOTHING = {**ABSENT, "kind": "kernel", "device": "gpu0", "stream": 0, "thread": 0, "start_s": 0.0, "duration_s": 1.0}
 
 MOVE_BYTES_PER_S = 100.0
 PEAK_FLOP_PER_S = 1000.0

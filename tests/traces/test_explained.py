@@ -1,4 +1,3 @@
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +5,7 @@ from kineto_files import KinetoFile
 
 from stepsim.traces import Trace, explained, explained_by_step, read_kineto
 from stepsim.traces.explained import ACTIVITIES
-from stepsim.traces.trace import COLUMNS
+from stepsim.traces.trace import events_of
 
 ORDER = (*ACTIVITIES, "idle")
 
@@ -66,10 +65,7 @@ SPANS = st.tuples(st.sampled_from(["kernel", "collective", "copy", "memset", "ho
 @given(spans=st.lists(SPANS, max_size=12), begin=st.integers(0, 20), length=st.integers(1, 20))
 def test_shares_equal_a_count_of_instants_one_by_one(spans, begin, length):
     rows = [("step", begin, length), *spans]
-    blank = {name: "" if dtype == "str" else 0 for name, dtype in COLUMNS.items()}
-    events = pd.DataFrame(
-        [blank | {"kind": kind, "start_s": float(start), "duration_s": float(took)} for kind, start, took in rows]
-    )
+    events = events_of({"kind": kind, "start_s": start, "duration_s": took} for kind, start, took in rows)
 
     shares = explained(Trace(events=events, provenance={}))
 

@@ -1,16 +1,13 @@
-import pandas as pd
 import pytest
 
 from stepsim.costmodels.demands import collective_sm_share, slowdown
 from stepsim.traces.kineto import read_kineto
 from stepsim.traces.slowdown import slowdowns
-from stepsim.traces.trace import COLUMNS, Trace
-
-EMPTY = {name: "" if dtype == "str" else 0 for name, dtype in COLUMNS.items()}
+from stepsim.traces.trace import Trace, events_of
 
 
 def event(kind, start_s, duration_s, name="", **more):
-    return {**EMPTY, "kind": kind, "name": name, "start_s": start_s, "duration_s": duration_s, "device": "gpu0", **more}
+    return {"kind": kind, "name": name, "start_s": start_s, "duration_s": duration_s, "device": "gpu0", **more}
 
 
 def steps_of(*kernels_s, beside=(), kind="collective", name="add"):
@@ -24,7 +21,7 @@ def steps_of(*kernels_s, beside=(), kind="collective", name="add"):
             event("kernel", begin_s + 2, duration_s, name, correlation=number + 1),
         ]
     rows += [event(kind, start_s, duration_s) for start_s, duration_s in beside]
-    return Trace(events=pd.DataFrame(rows), provenance={})
+    return Trace(events=events_of(rows), provenance={})
 
 
 def test_a_kernel_that_ran_beside_a_collective_in_one_step_is_held_against_another_where_it_ran_alone():
