@@ -57,6 +57,8 @@ def _device_key(device: Device) -> Hashable:
         device.memory_bandwidth_bytes_per_s,
         tuple(device.peak_flop_per_s.items()),
         device.num_sms,
+        device.l2_bytes,
+        device.power_w,
         device.copy_engines,
         device.speed,
         tuple(device.sources.items()),
@@ -96,6 +98,10 @@ def _device_rows(alike: Sequence[Device]) -> Iterator[tuple[str, str, str, str]]
         facts.append((f"peak {dtype}", f"{peak / 1e12:g} TFLOP/s", "peak_flop_per_s"))
     if device.num_sms:
         facts.append(("SMs", str(device.num_sms), "num_sms"))
+    if device.l2_bytes:
+        facts.append(("L2 cache", format_bytes(device.l2_bytes), "l2_bytes"))
+    if device.power_w:
+        facts.append(("power", f"{device.power_w:g} W", "power_w"))
     if device.copy_engines > 1:
         facts.append(("copy engines a direction", str(device.copy_engines), "copy_engines"))
     if device.speed != 1:

@@ -31,6 +31,8 @@ class DeviceEntry(_Strict):
     peak_flop_per_s: dict[str, float] = Field(default_factory=dict)
     memory_bandwidth_bytes_per_s: float = 0.0
     num_sms: int = 0
+    l2_bytes: int = 0
+    power_w: float = 0.0
     copy_engines: int = 1
     speed: float = 1.0
     node: str = ""

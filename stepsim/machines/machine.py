@@ -41,6 +41,8 @@ class Device:
     peak_flop_per_s: Mapping[str, float] = field(default_factory=dict)
     memory_bandwidth_bytes_per_s: float = 0.0
     num_sms: int = 0
+    l2_bytes: int = 0
+    power_w: float = 0.0
     copy_engines: int = 1
     speed: float = 1.0
     node: str = ""
@@ -49,7 +51,7 @@ class Device:
         where = f"device {self.name!r}"
         if not isinstance(self.kind, DeviceKind):
             raise MachineError(f"{where}: kind must be a DeviceKind, got {self.kind!r}")
-        for name in ("memory_bytes", "num_sms", "copy_engines"):
+        for name in ("memory_bytes", "num_sms", "l2_bytes", "copy_engines"):
             if not isinstance(getattr(self, name), int):
                 raise MachineError(f"{where}: {name} must be a whole number, got {getattr(self, name)!r}")
         is_network = self.kind is DeviceKind.NETWORK
@@ -58,6 +60,8 @@ class Device:
         _check_number(where, "memory_bytes", self.memory_bytes, positive=not is_network)
         _check_number(where, "memory_bandwidth_bytes_per_s", self.memory_bandwidth_bytes_per_s)
         _check_number(where, "num_sms", self.num_sms)
+        _check_number(where, "l2_bytes", self.l2_bytes)
+        _check_number(where, "power_w", self.power_w)
         _check_number(where, "copy_engines", self.copy_engines, positive=True)
         _check_number(where, "speed", self.speed, positive=True)
         for dtype, peak in self.peak_flop_per_s.items():
@@ -67,6 +71,8 @@ class Device:
             "peak_flop_per_s": bool(self.peak_flop_per_s),
             "memory_bandwidth_bytes_per_s": bool(self.memory_bandwidth_bytes_per_s),
             "num_sms": bool(self.num_sms),
+            "l2_bytes": bool(self.l2_bytes),
+            "power_w": bool(self.power_w),
             "copy_engines": self.copy_engines > 1,
             "speed": self.speed != 1,
         }

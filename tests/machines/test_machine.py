@@ -55,6 +55,8 @@ def test_what_a_machine_lacks_is_named_with_what_it_has(ask, message):
         ("memory_bytes", 1.5, "must be a whole number, got 1.5"),
         ("num_sms", -1, "must be >= 0, got -1"),
         ("num_sms", 80.0, "must be a whole number, got 80.0"),
+        ("l2_bytes", 1.5, "must be a whole number, got 1.5"),
+        ("power_w", -250.0, "must be >= 0, got -250.0"),
         ("copy_engines", 0, "must be > 0, got 0"),
         ("copy_engines", 1.5, "must be a whole number, got 1.5"),
         ("kind", "cpu", "must be a DeviceKind, got 'cpu'"),  # a text is no CPU to ``is``, and would run as a GPU
@@ -107,6 +109,8 @@ def test_a_senseless_number_of_a_link_is_named(field, value, problem):
         {"peak_flop_per_s": {"float32": 1e12}},
         {"memory_bandwidth_bytes_per_s": 1e9},
         {"num_sms": 80},
+        {"l2_bytes": 6291456},
+        {"power_w": 250.0},
         {"copy_engines": 2},
         {"speed": 0.8},
     ],

@@ -30,6 +30,13 @@ WANTED = {
     "hgx_h100": "8 x H100-SXM5-80GB",
     "hgx_h100_x128": "1024 x H100-SXM5-80GB",
     "hgx_h200": "8 x H200-SXM5-141GB",
+    "p4": "1 x Tesla P4",
+    "t4": "1 x Tesla T4",
+    "l4": "1 x NVIDIA L4",
+    "a40": "1 x NVIDIA A40",
+    "a100_pcie": "1 x NVIDIA A100-PCIE-40GB",
+    "a100_pcie_80gb": "1 x NVIDIA A100 80GB PCIe",
+    "gtx_1080_ti": "1 x GeForce GTX 1080 Ti",
 }
 
 CLUSTERS = ["azure_nc24v3_x4", "dgx_1v_x4", "dgx_a100_x4", "hgx_h100_x128", "p3_16xlarge_x8"]
@@ -80,6 +87,14 @@ def test_a_shipped_machine_bears_the_name_of_its_file_and_gives_a_source_for_all
     assert machine.description
     for noun in (*machine.devices, *machine.links):
         assert all(len(source) > 10 for source in noun.sources.values())
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_gpus_of_a_shipped_machine_tell_all_that_cost_models_read_of_a_data_sheet(name):
+    gpu = next(device for device in load_machine(name).devices if device.kind is DeviceKind.GPU)
+
+    assert gpu.peak_flop_per_s["float32"] > gpu.memory_bandwidth_bytes_per_s > gpu.l2_bytes > gpu.power_w > 0
+    assert gpu.num_sms > 0
 
 
 @pytest.mark.parametrize("name", shipped_machines())
