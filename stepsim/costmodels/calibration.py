@@ -8,13 +8,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.distinct import collective_latency_s, cost_table, distinct
+from stepsim.costmodels.distinct import collective_flows, cost_table, distinct, flows
 from stepsim.costmodels.measured import MeasuredTable
 from stepsim.costmodels.model import check_samples
+from stepsim.costmodels.moves import latency_and_rate
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
+from stepsim.costmodels.trust import first_that_knows
 from stepsim.errors import CalibrationError
 from stepsim.machines import DeviceKind, Machine
+from stepsim.machines.collectives import transfer_stages
 from stepsim.plan import Origin, Plan, TaskCosts
 from stepsim.traces.trace import Trace
 
@@ -75,52 +78,25 @@ class Calibration:
         if machine.name != self.machine:
             raise CalibrationError(f"the calibration is of {self.machine!r}, the plan runs on {machine.name!r}")
         found = distinct(plan)
-        work_s, work_origin, work_spread = self._price(plan, found.works[:, 0])
-        moves = [self._move(plan, machine, route, size_bytes) for route, size_bytes in found.moves.tolist()]
         table = cost_table(
-            work_s=work_s,
-            work_origin=work_origin,
-            latency_s=[latency_s for latency_s, _ in moves],
-            rate_cap_bytes_per_s=[rate for _, rate in moves],
-            move_origin=Origin.INTERPOLATED,
-            collective_latency_s=[collective_latency_s(plan, machine, entry) for entry in range(len(plan.collectives))],
+            work=first_that_knows([self.work, self.roofline], _work_tasks(plan, found.works[:, 0])),
+            moves=flows([self._move(plan, machine, *move) for move in found.moves.tolist()], Origin.INTERPOLATED),
+            collectives=collective_flows(plan, machine, found.collectives[:, 0].tolist()),
             launch_s=self.launch_s,
-            work_spread=work_spread,
         )
         return TaskCosts(found.index, table)
 
-    def _price(self, plan: Plan, works: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
-        """Seconds, origin and spread of each of ``works``."""
-        table = plan.work
-        tasks = pd.DataFrame(
-            {
-                "work": [table.signature[work] for work in works],
-                "flop": table.flop[works],
-                "size_bytes": (table.bytes_read + table.bytes_written)[works],
-            }
-        )
-        measured, bound = self.work.predict(tasks), self.roofline.predict(tasks)
-        known = measured.in_range
-        return tuple(
-            np.where(known, getattr(measured, name), getattr(bound, name)) for name in ("seconds", "origin", "spread")
-        )
-
     def _move(self, plan: Plan, machine: Machine, route: int, size_bytes: int) -> tuple[float, float]:
-        """Latency and rate that together take what the model predicts.
-
-        The latency is the time of the smallest measured size, and less where the links need more of the time.
-        """
+        """The latency is the time of the smallest measured size."""
         columns = (plan.routes.source, plan.routes.destination)
         ends = [machine.device(plan.devices.name[column[route]]) for column in columns]
         direction = " to ".join("host" if end.kind is DeviceKind.HOST else "device" for end in ends)
         model = self.transfers.get(direction)
         if model is None:
             raise CalibrationError(f"the calibration has no copies {direction}")
-        links = machine.route(ends[0].name, ends[1].name)
-        link_s = max((size_bytes / link.bandwidth_bytes_per_s for link in links), default=0.0)
         total_s = float(model.predict(pd.DataFrame({"size_bytes": [size_bytes]})).seconds[0])
-        moving_s = max(total_s - float(model.seconds_[0]), link_s)
-        return max(total_s - moving_s, 0.0), size_bytes / moving_s if moving_s > 0 else np.inf
+        stages = transfer_stages(machine, ends[0].name, ends[1].name)
+        return latency_and_rate(total_s, float(model.seconds_[0]), size_bytes, stages)
 
     def save(self, path: str | Path) -> None:
         from stepsim.costmodels.files import write_calibration
@@ -133,6 +109,17 @@ class Calibration:
         from stepsim.costmodels.files import read_calibration
 
         return read_calibration(path)
+
+
+def _work_tasks(plan: Plan, works: NDArray[np.int64]) -> pd.DataFrame:
+    table = plan.work
+    return pd.DataFrame(
+        {
+            "work": [table.signature[work] for work in works],
+            "flop": table.flop[works],
+            "size_bytes": (table.bytes_read + table.bytes_written)[works],
+        }
+    )
 
 
 def _agreed(traces: Sequence[Trace], fact: str) -> str:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepsim.costmodels.distinct import collective_latency_s, cost_table, distinct
+from stepsim.costmodels.distinct import collective_flows, cost_table, distinct, flows
+from stepsim.costmodels.model import uniform
 from stepsim.errors import CalibrationError
 from stepsim.machines import Machine
 from stepsim.plan import NONE, Origin, Plan, TaskCosts
@@ -20,13 +21,13 @@ class DataSheetCosts:
 
     def task_costs(self, plan: Plan, machine: Machine) -> TaskCosts:
         found = distinct(plan)
+        work_s = [_seconds(plan, machine, work, device) for work, device in found.works.tolist()]
+        routes = found.moves[:, 0].tolist()
+        moves = [(_latency_s(plan, machine, route), _rate_cap_bytes_per_s(plan, machine, route)) for route in routes]
         table = cost_table(
-            work_s=[_seconds(plan, machine, work, device) for work, device in found.works.tolist()],
-            work_origin=np.full(len(found.works), Origin.ROOFLINE),
-            latency_s=[_latency_s(plan, machine, route) for route, _ in found.moves.tolist()],
-            rate_cap_bytes_per_s=[_rate_cap_bytes_per_s(plan, machine, route) for route, _ in found.moves.tolist()],
-            move_origin=Origin.ROOFLINE,
-            collective_latency_s=[collective_latency_s(plan, machine, entry) for entry in range(len(plan.collectives))],
+            work=uniform(np.array(work_s, np.float64), Origin.ROOFLINE),
+            moves=flows(moves, Origin.ROOFLINE),
+            collectives=collective_flows(plan, machine, found.collectives[:, 0].tolist()),
             launch_s=0.0,
         )
         return TaskCosts(found.index, table)

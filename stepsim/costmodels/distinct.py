@@ -1,5 +1,6 @@
 """What a plan holds once or many times, once each, so that a cost model prices each thing once."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from stepsim.costmodels.model import Prediction
 from stepsim.machines import Machine
 from stepsim.machines.collectives import collective_stages
 from stepsim.plan import NONE, TRANSFERS, CostTable, Origin, Plan
@@ -17,12 +19,13 @@ class Distinct:
     """The distinct work, transfers and collectives of a plan.
 
     ``works`` has (work, device) in each row, where the device of host work is NONE; ``moves`` has (route, size in
-    bytes). ``index`` has, for each task, its row in a table of all works, then all moves, then the collectives of the
-    plan, then one row for what costs nothing, as `cost_table` makes it.
+    bytes), ``collectives`` (entry of the plan's table, size in bytes). ``index`` has, for each task, its row in a table
+    of all works, then all moves, then all collectives, then one row for what costs nothing, as `cost_table` makes it.
     """
 
     works: NDArray[np.int64]
     moves: NDArray[np.int64]
+    collectives: NDArray[np.int64]
     index: NDArray[np.int32]
 
 
@@ -32,11 +35,14 @@ def distinct(plan: Plan) -> Distinct:
     working = (tasks.work != NONE) & ~moving
     works, work_of = _unique(tasks.work[working], tasks.device[working])
     moves, move_of = _unique(tasks.route[moving], tasks.size_bytes[moving])
+    joining = tasks.collective != NONE
+    collectives, collective_of = _unique(tasks.collective[joining], tasks.size_bytes[joining])
     first = len(works) + len(moves)
-    index = np.where(tasks.collective != NONE, first + tasks.collective, first + len(plan.collectives)).astype(np.int32)
+    index = np.full(len(plan), first + len(collectives), np.int32)
     index[working] = work_of
     index[moving] = len(works) + move_of
-    return Distinct(works=works, moves=moves, index=index)
+    index[joining] = first + collective_of
+    return Distinct(works=works, moves=moves, collectives=collectives, index=index)
 
 
 def _unique(first: NDArray[Any], second: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -47,40 +53,61 @@ def _unique(first: NDArray[Any], second: NDArray[Any]) -> tuple[NDArray[np.int64
     return np.stack([one, np.asarray(values, np.int64)[two]], axis=1), place
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Flows:
+    """What distinct moves or collectives take: latency, and the rate that each may not exceed. Shape (flows,) each."""
+
+    latency_s: NDArray[np.float64]
+    rate_cap_bytes_per_s: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    origin: NDArray[np.int8]
+
+
+def flows(found: Sequence[tuple[float, float]], origin: Origin) -> Flows:
+    """Of one origin: pairs of latency and rate."""
+    pairs = np.array(found, np.float64).reshape(-1, 2)
+    return Flows(
+        latency_s=pairs[:, 0],
+        rate_cap_bytes_per_s=pairs[:, 1],
+        spread=np.zeros(len(pairs)),
+        origin=np.full(len(pairs), origin, np.int8),
+    )
+
+
 def cost_table(
     *,
-    work_s: ArrayLike,
-    work_origin: ArrayLike,
-    latency_s: ArrayLike,
-    rate_cap_bytes_per_s: ArrayLike,
-    move_origin: Origin,
-    collective_latency_s: ArrayLike,
+    work: Prediction,
+    moves: Flows,
+    collectives: Flows,
     launch_s: float,
-    work_spread: ArrayLike = 0.0,
+    sm_share: ArrayLike = 1.0,
+    bandwidth_share: ArrayLike = 0.0,
 ) -> CostTable:
-    """The table that `Distinct.index` points into: seconds of work, latency and rate of moves, latency of collectives.
+    """The table that `Distinct.index` points into.
 
-    Until a model says what a kernel needs of its device it is taken to need all SMs. A collective moves its bytes as
-    fast as its links let it.
+    ``sm_share`` and ``bandwidth_share`` are those of the work; a kernel that nobody knows better needs all SMs.
     """
-    num_works, num_moves, num_collectives = np.size(work_s), np.size(latency_s), np.size(collective_latency_s)
-    rest = num_collectives + 1
-    size = num_works + num_moves + rest
+    sizes = (len(work.seconds), len(moves.latency_s), len(collectives.latency_s), 1)
+
+    def column(*parts: ArrayLike) -> NDArray[Any]:
+        return np.concatenate([np.broadcast_to(part, size) for part, size in zip(parts, sizes, strict=True)])
+
     return CostTable(
-        seconds=np.concatenate([work_s, np.zeros(num_moves + rest)]),
-        launch_s=np.full(size, launch_s),
-        latency_s=np.concatenate([np.zeros(num_works), latency_s, collective_latency_s, [0.0]]),
-        rate_cap_bytes_per_s=np.concatenate(
-            [np.full(num_works, np.inf), rate_cap_bytes_per_s, np.full(rest, np.inf)],
-        ),
-        fixed=np.zeros(size, np.bool_),
-        sm_share=np.concatenate([np.ones(num_works), np.zeros(num_moves + rest)]),
-        bandwidth_share=np.zeros(size),
-        spread=np.concatenate([np.broadcast_to(work_spread, num_works), np.zeros(num_moves + rest)]),
-        origin=np.concatenate(
-            [work_origin, np.full(num_moves, move_origin), np.full(rest, Origin.ROOFLINE)],
-        ).astype(np.int8),
+        seconds=column(work.seconds, 0.0, 0.0, 0.0),
+        launch_s=column(*[launch_s] * len(sizes)),
+        latency_s=column(0.0, moves.latency_s, collectives.latency_s, 0.0),
+        rate_cap_bytes_per_s=column(np.inf, moves.rate_cap_bytes_per_s, collectives.rate_cap_bytes_per_s, np.inf),
+        fixed=column(False, False, False, False),
+        sm_share=column(sm_share, 0.0, 0.0, 0.0),
+        bandwidth_share=column(bandwidth_share, 0.0, 0.0, 0.0),
+        spread=column(work.spread, moves.spread, collectives.spread, 0.0),
+        origin=column(work.origin, moves.origin, collectives.origin, Origin.ROOFLINE).astype(np.int8),
     )
+
+
+def collective_flows(plan: Plan, machine: Machine, entries: Iterable[int]) -> Flows:
+    """Collectives that move their bytes as fast as their links let them."""
+    return flows([(collective_latency_s(plan, machine, entry), np.inf) for entry in entries], Origin.ROOFLINE)
 
 
 def collective_latency_s(plan: Plan, machine: Machine, entry: int) -> float:
