@@ -3,36 +3,62 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stepsim.costmodels import RecordedCosts
+from stepsim.machines import Machine
 from stepsim.simulator import simulate
 from stepsim.timeline import Timeline
 from stepsim.traces.explained import explained
 from stepsim.traces.kineto import read_kineto
-from stepsim.traces.replay import StepError, machine_of, rebuild, step_errors
+from stepsim.traces.replay import Rebuilt, StepError, machine_of, rebuild, step_errors
+from stepsim.traces.trace import Trace
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Replay:
-    """A recorded run and its simulation. ``explained`` has the share of the steps' time by what was active."""
+    """A recorded run and its simulation, which took ``seconds`` together with reading it."""
 
     path: Path
-    num_events: int
-    num_kernels: int
-    num_streams: int
-    steps: tuple[StepError, ...]
-    explained: Mapping[str, float]
+    trace: Trace
+    rebuilt: Rebuilt
+    machine: Machine
     timeline: Timeline
     seconds: float
 
     @property
+    def num_events(self) -> int:
+        return len(self.trace.events)
+
+    @property
+    def num_kernels(self) -> int:
+        return len(self.trace.of("kernel", "collective"))
+
+    @property
+    def num_streams(self) -> int:
+        return len(self.trace.of("kernel", "collective")[["device", "stream"]].drop_duplicates())
+
+    @property
+    def steps(self) -> tuple[StepError, ...]:
+        return step_errors(self.rebuilt, self.timeline)
+
+    @cached_property
+    def explained(self) -> Mapping[str, float]:
+        """The share of the steps' time by what was active."""
+        return explained(self.trace)
+
+    @property
+    def errors(self) -> list[float]:
+        """The absolute relative error of each step."""
+        return [abs(step.relative) for step in self.steps]
+
+    @property
     def median_error(self) -> float:
-        """Median over the steps of the absolute relative error."""
-        return float(np.median([abs(step.relative) for step in self.steps]))
+        return float(np.median(self.errors))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -54,17 +80,18 @@ def replay(path: Path) -> Replay:
     """Read, rebuild and simulate the Kineto trace at ``path``. Raises `FileError` for a file that is none."""
     began_s = time.monotonic()
     trace = read_kineto(path)
-    rebuilt = rebuild(trace)
-    costs = RecordedCosts(seconds=rebuilt.seconds, launch_s=rebuilt.launch_s)
-    timeline = simulate(rebuilt.plan, machine_of(trace), costs)
-    kernels = trace.of("kernel", "collective")
+    rebuilt, machine = rebuild(trace), machine_of(trace)
+    timeline = run_again(rebuilt, machine)
     return Replay(
         path=path,
-        num_events=len(trace.events),
-        num_kernels=len(kernels),
-        num_streams=len(kernels[["device", "stream"]].drop_duplicates()),
-        steps=step_errors(rebuilt, timeline),
-        explained=explained(trace),
+        trace=trace,
+        rebuilt=rebuilt,
+        machine=machine,
         timeline=timeline,
         seconds=time.monotonic() - began_s,
     )
+
+
+def run_again(rebuilt: Rebuilt, machine: Machine) -> Timeline:
+    """Simulate a rebuilt run with its recorded costs, or those that `stepsim.traces.changes` gave it."""
+    return simulate(rebuilt.plan, machine, RecordedCosts(seconds=rebuilt.seconds, launch_s=rebuilt.launch_s))

@@ -30,6 +30,13 @@ def test_the_line_names_the_gpus_that_the_log_names(here):
     assert done("import", "v100.log", "-o", "t").out == "v100.log: bandwidth log of Tesla V100: 1 copy -> t\n"
 
 
+def test_the_name_of_a_gpu_is_no_markup_and_does_not_steer_the_terminal(here):
+    line = "bandwidthTest-H2D-Pinned, Bandwidth = 12.8 GB/s, Time = 0.00250 s, Size = 32000000 bytes, NumDevsUsed = 1"
+    (here / "v100.log").write_text(f"Device 0: [bold]V100\x1b[2J\n{line}\nResult = PASS\n")
+
+    assert " of [bold]V100?[2J: 1 copy" in done("import", "v100.log", "-o", "t").out
+
+
 def test_several_files_become_a_folder_of_traces(here):
     facts = done("import", "sweep.log", "other.log", "-o", "traces", "--json").facts
 

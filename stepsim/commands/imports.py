@@ -10,7 +10,11 @@ from stepsim.commands.options import STDOUT, AsJson, Output, print_json
 from stepsim.errors import StepsimError
 
 if TYPE_CHECKING:
+    from stepsim.traces.execution_trace import ExecutionTrace
     from stepsim.traces.trace import Trace
+
+KINETO = "Kineto trace"
+"""The only format whose kernels are tied to the ops that an execution trace lists."""
 
 UNNAMED = "not named in the file"
 """What provenance says of a GPU whose name was not recorded."""
@@ -23,22 +27,80 @@ def import_(
     output: Output,
     as_json: AsJson = False,
 ) -> None:
-    """Read measurements of other tools into traces: one file, or a folder with one for each of several."""
-    from stepsim.traces.detect import format_of
+    """Read measurements of other tools into traces: one file, or a folder with one for each of several.
 
-    targets = _targets(files, output)
-    forms = [format_of(path) for path in files]
-    traces = [form.read(path) for form, path in zip(forms, files, strict=True)]
+    An execution trace of PyTorch joins the Kineto trace of the same run: they become one trace.
+    """
+    from stepsim.traces.execution_pair import paired
+
+    forms, executions, traces = _read(files)
+    targets = _targets(list(traces), output)
+    _check_ranks(traces)
+    partners = _partners(executions, {path: trace for path, trace in traces.items() if forms[path] == KINETO})
+    for path, partner in partners.items():
+        traces[path] = paired(executions[partner], traces[path])
     facts = []
-    for path, form, trace, target in zip(files, forms, traces, targets, strict=True):
+    for (path, trace), target in zip(traces.items(), targets, strict=True):
         trace.save(target)
         events = trace.events["kind"].value_counts().to_dict()
         told = ", ".join(f"{count} {kind}" for kind, count in events.items())
-        STDOUT.print(
-            f"{path}: {form.name}{_on(trace)}: {told} -> {target}", highlight=False, markup=False, soft_wrap=True
-        )
-        facts.append({"file": str(path), "format": form.name, "events": events, "trace": str(target)})
+        fact: dict[str, object] = {"file": str(path), "format": forms[path], "events": events, "trace": str(target)}
+        if path in partners:
+            linked = trace.provenance["kernels linked"]
+            told += f"; {linked} kernels linked to ops of {partners[path]}"
+            fact |= {"execution_trace": str(partners[path]), "kernels_linked": linked}
+        facts.append(fact)
+        line = f"{path}: {forms[path]}{_on(trace)}: {told} -> {target}"
+        STDOUT.print(line, highlight=False, markup=False, soft_wrap=True)
     print_json({"traces": facts}, as_json)
+
+
+def _read(files: Sequence[Path]) -> "tuple[dict[Path, str], dict[Path, ExecutionTrace], dict[Path, Trace]]":
+    """The name of the format of each file, the execution traces and the traces."""
+    from stepsim.traces.detect import format_of
+    from stepsim.traces.execution_trace import read_execution_trace, refuse_execution_trace
+
+    repeated = next((path for path in files if files.count(path) > 1), None)
+    if repeated is not None:
+        raise StepsimError(f"{repeated} is given twice")
+    forms = {path: format_of(path) for path in files}
+    graphs = [path for path in files if forms[path].read is refuse_execution_trace]
+    if len(graphs) == len(files):
+        refuse_execution_trace(graphs[0])
+    executions = {path: read_execution_trace(path) for path in graphs}
+    traces = {path: forms[path].read(path) for path in files if path not in graphs}
+    return {path: form.name for path, form in forms.items()}, executions, traces
+
+
+def _partners(executions: "dict[Path, ExecutionTrace]", kineto: "dict[Path, Trace]") -> dict[Path, Path]:
+    """The execution trace of each Kineto trace that has one, told by their processes.
+
+    The only Kineto trace is the partner whatever its process, so that `paired` says what does not fit.
+    """
+    from stepsim.traces.execution_pair import of_one_process
+
+    partners: dict[Path, Path] = {}
+    for path, execution in executions.items():
+        fitting = [other for other, trace in kineto.items() if len(kineto) == 1 or of_one_process(execution, trace)]
+        if len(fitting) != 1:
+            found = " and ".join(map(str, fitting)) or "none"
+            raise StepsimError(f"{path}: one of the Kineto traces must be of the same process, got {found}")
+        if fitting[0] in partners:
+            raise StepsimError(f"{partners[fitting[0]]} and {path} are both of the process of {fitting[0]}: give one")
+        partners[fitting[0]] = path
+    return partners
+
+
+def _check_ranks(traces: "dict[Path, Trace]") -> None:
+    """A job has one trace of each rank."""
+    seen: dict[tuple[str, str], Path] = {}
+    for path, trace in traces.items():
+        rank, ranks = trace.provenance.get("rank"), trace.provenance.get("world_size", "1")
+        if rank is None or ranks == "1":
+            continue
+        if (rank, ranks) in seen:
+            raise StepsimError(f"{seen[rank, ranks]} and {path} are both of rank {rank} of {ranks}: import them apart")
+        seen[rank, ranks] = path
 
 
 def _targets(files: Sequence[Path], output: Path) -> list[Path]:
@@ -56,7 +118,9 @@ def _targets(files: Sequence[Path], output: Path) -> list[Path]:
 
 def _on(trace: "Trace") -> str:
     """The GPUs that the provenance names."""
+    from stepsim.trace_tables import plain
+
     facts = trace.provenance
     names = {facts.get(device, UNNAMED) for device in trace.events["device"].unique()} - {UNNAMED}
     gpus = facts.get("gpus", ", ".join(sorted(names)))
-    return f" of {gpus}" if gpus else ""
+    return f" of {plain(gpus)}" if gpus else ""

@@ -55,14 +55,15 @@ def read_any(path: str | Path) -> Trace:
 
 def format_of(path: str | Path) -> Format:
     """Told by content; names of files say nothing."""
-    head = _head(path)
+    head = head_of(path)
     for form in FORMATS:
         if form.looks_like(head):
             return form
     raise FileError(path, "format", head[:20], f"must be one of {', '.join(form.name for form in FORMATS)}")
 
 
-def _head(path: str | Path) -> bytes:
+def head_of(path: str | Path) -> bytes:
+    """The first `HEAD_BYTES`, unzipped. Raises `FileError` for a file that is empty or cannot be read."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(HEAD_BYTES)

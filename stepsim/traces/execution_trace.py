@@ -4,10 +4,8 @@ Format: pytorch/pytorch, torch/csrc/profiler/standalone/execution_trace_observer
 beside each other, from 1.1.0 (the form of Chakra) in ``inputs``, ``outputs`` and ``attrs``.
 """
 
-import gzip
 import re
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ import pandas as pd
 from stepsim.errors import FileError
 from stepsim.traces.execution_ops import FORMULAS, OpTensor, arguments, flop, signature, tensors_of
 from stepsim.traces.log_lines import LARGEST_BYTES
+from stepsim.traces.whole_files import read_whole
 
 LARGEST_FILE_BYTES = 2**30
 """Unzipped. A node takes about one kilobyte, so this is a million nodes; more is a bomb or no single step."""
@@ -85,16 +84,7 @@ def refuse_execution_trace(path: str | Path) -> NoReturn:
 
 def read_json(path: str | Path) -> Any:
     """Parsed JSON, plain or gzipped, of at most `LARGEST_FILE_BYTES`."""
-    try:
-        with Path(path).open("rb") as file:
-            stream = gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file
-            content = stream.read(LARGEST_FILE_BYTES + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileError(path, "gzip", None, f"is truncated or damaged: {error}") from error
-    except OSError as error:
-        raise FileError(path, "file", None, f"cannot be read: {error.strerror}") from error
-    if len(content) > LARGEST_FILE_BYTES:
-        raise FileError(path, "file", None, f"must hold at most {LARGEST_FILE_BYTES} bytes, unzipped")
+    content = read_whole(path, LARGEST_FILE_BYTES)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -125,7 +115,7 @@ def _node(path: str | Path, place: str, node: object) -> tuple[dict[str, object]
             raise FileError(path, f"{place}.{side}s", None, f"make no sense: {str(error)[:80]}") from error
     inputs, outputs = sides
     read, written = (list(tensors_of(side)) for side in sides)
-    attributes = {entry.get("name"): entry.get("value") for entry in _objects(node.get("attrs"))}
+    attributes = {str(entry.get("name")): entry.get("value") for entry in _objects(node.get("attrs"))}
     row = {
         "id": _whole(path, f"{place}.id", node.get("id")),
         "parent": _whole(path, f"{place}.parent", node.get("parent", node.get("ctrl_deps"))),

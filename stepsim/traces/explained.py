@@ -4,11 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from stepsim.traces.intervals import Times, covered_until, intervals_of, union
 from stepsim.traces.trace import Trace
-
-Times = NDArray[np.float64]
 
 ACTIVITIES: Mapping[str, tuple[str, ...]] = {
     "kernels": ("kernel",),
@@ -44,7 +42,7 @@ def _shares(active_s: Times, window_s: float) -> dict[str, float]:
 
 def _windows(trace: Trace) -> tuple[Times, Times]:
     steps = trace.of("step")
-    start_s, end_s = _intervals(trace.events if steps.empty else steps)
+    start_s, end_s = intervals_of(trace.events if steps.empty else steps)
     return (start_s, end_s) if len(steps) else (start_s.min(keepdims=True), end_s.max(keepdims=True))
 
 
@@ -57,28 +55,6 @@ def _active_s(events: pd.DataFrame, begin_s: Times, end_s: Times) -> Times:
     covered_s = [np.zeros(len(begin_s))]
     for more in ACTIVITIES.values():
         kinds += more
-        union = _union(*_intervals(events[events["kind"].isin(kinds)]))
-        covered_s.append(_covered_until(end_s, *union) - _covered_until(begin_s, *union))
+        active = union(*intervals_of(events[events["kind"].isin(kinds)]))
+        covered_s.append(covered_until(end_s, *active) - covered_until(begin_s, *active))
     return np.diff(np.array(covered_s), axis=0)
-
-
-def _intervals(rows: pd.DataFrame) -> tuple[Times, Times]:
-    start_s = rows["start_s"].to_numpy()
-    return start_s, start_s + rows["duration_s"].to_numpy()
-
-
-def _union(start_s: Times, end_s: Times) -> tuple[Times, Times]:
-    """The disjoint intervals that cover the same instants, in time order."""
-    order = np.argsort(start_s, kind="stable")
-    start_s, reached_s = start_s[order], np.maximum.accumulate(end_s[order])
-    opens = start_s > np.concatenate([[-np.inf], reached_s])[:-1]
-    closes = reached_s < np.concatenate([start_s, [np.inf]])[1:]
-    return start_s[opens], reached_s[closes]
-
-
-def _covered_until(time_s: Times, start_s: Times, end_s: Times) -> Times:
-    """Seconds that disjoint intervals cover before each of ``time_s``: those begun, less what sticks out behind it."""
-    begun = np.searchsorted(start_s, time_s, side="right")
-    covered_s = np.concatenate([[0.0], np.cumsum(end_s - start_s)])
-    last_end_s = np.concatenate([[-np.inf], end_s])
-    return covered_s[begun] - np.maximum(0.0, last_end_s[begun] - time_s)

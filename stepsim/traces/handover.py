@@ -11,9 +11,13 @@ autograd         ....|ops--ops--ops|..
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-Times = NDArray[np.float64]
+from stepsim.traces.intervals import Times, intervals_of, union
+
+ENGINE = "autograd::engine::evaluate_function"
+"""How PyTorch names what its autograd engine runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +80,15 @@ def _covered(borders_s: Times, start_s: Times, end_s: Times) -> NDArray[np.bool_
     np.add.at(change, np.searchsorted(borders_s, start_s, side="right"), 1)
     np.add.at(change, np.searchsorted(borders_s, end_s, side="left") + 1, -1)
     return np.cumsum(change[:-1]) > 0
+
+
+def of_engine(rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which events of the main thread its autograd engine runs.
+
+    The thread that called ``backward()`` waits for the threads of the devices, and meanwhile runs what belongs to the
+    host, as the accumulation of gradients that lie in its memory: that does not end its wait.
+    """
+    begin_s, end_s = union(*intervals_of(rows[rows["name"].str.startswith(ENGINE)]))
+    start_s = rows["start_s"].to_numpy()
+    before = np.searchsorted(begin_s, start_s, side="right")
+    return start_s < np.concatenate([[-np.inf], end_s])[before]

@@ -1,15 +1,20 @@
 """What readers of text logs share: lines with their numbers, values with their errors, and samples as a trace."""
 
 import math
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stepsim.errors import FileError
 from stepsim.traces.trace import Trace, events_of
+from stepsim.traces.whole_files import read_whole
 
 LARGEST_BYTES = 2**50
 """A pebibyte: no machine moves more at once, so a larger size is a misread one."""
+
+LARGEST_FILE_BYTES = 2**27
+"""Unzipped: a million lines, where logs and graphs have some thousand. Larger, it is something else or a bomb."""
 
 Line = tuple[int, str]
 """Number in the file, from 1, and text without the spaces around it."""
@@ -31,16 +36,24 @@ class Sample:
 
 
 def read_lines(path: str | Path) -> list[Line]:
-    """The lines of a text file. Raises `FileError` for a file that cannot be read, is empty or is no text."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise FileError(path, "file", None, f"cannot be read: {error.strerror}") from error
+    """The lines of a text file, plain or gzipped.
+
+    Raises `FileError` for a file that cannot be read, is empty, is no text or holds more than `LARGEST_FILE_BYTES`.
+    """
+    content = read_whole(path, LARGEST_FILE_BYTES)
     if not content.strip():
         raise FileError(path, "line 1", "", "the file is empty")
     if b"\0" in content:
         raise FileError(path, f"line {1 + content[: content.index(0)].count(10)}", "\0", "is no text")
     return list(enumerate(map(str.strip, content.decode(errors="replace").splitlines()), start=1))
+
+
+def warn_of_columns(path: str | Path, columns: Iterable[str], known: Collection[str]) -> None:
+    """One warning for all ``columns`` that are not ``known``: a newer version may have added them."""
+    new = sorted(set(columns) - set(known))
+    if new:
+        told = ", ".join(map(repr, new))[:80]
+        warnings.warn(f"{path}: columns that are not known are left out: {told}", stacklevel=3)
 
 
 def positive(path: str | Path, number: int, field: str, text: str) -> float:

@@ -131,8 +131,8 @@ def _number(path: str | Path, owner: Fields, place: str, key: str) -> int:
 
 def _text(path: str | Path, owner: Fields, place: str, key: str) -> str:
     value = _value(path, owner, place, key)
-    if not isinstance(value, str):
-        raise FileError(path, _field(place, key), type(value).__name__, "must be a string")
+    if not isinstance(value, str) or not value.isascii():
+        raise FileError(path, _field(place, key), type(value).__name__, "must be a string of ASCII")
     return value
 
 

@@ -5,8 +5,7 @@ The file has neither addresses nor names, so an end belongs to the oldest of the
 those of the allocator's blocks; what was there before is known by its tensors.
 """
 
-import gzip
-import zlib
+import re
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +19,8 @@ from stepsim.errors import FileError
 from stepsim.plan import Plan
 from stepsim.plan.builder import PlanBuilder
 from stepsim.tables import Columns
+from stepsim.traces.log_lines import LARGEST_BYTES
+from stepsim.traces.whole_files import read_whole
 
 
 class Action(IntEnum):
@@ -42,6 +43,9 @@ CATEGORIES = (
 
 GPU = "gpu0"
 
+LARGEST_FILE_BYTES = 2**26
+"""Unzipped: two million entries. A step of ResNet-50 has some 8,000."""
+
 
 @dataclass(frozen=True, eq=False)
 class MemoryTimeline(Columns):
@@ -56,22 +60,33 @@ class MemoryTimeline(Columns):
     category: NDArray[np.int64]
 
 
+def looks_like_memory_timeline(head: bytes) -> bool:
+    return re.match(rb"\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,", head) is not None
+
+
 def read_memory_timeline(path: str | Path) -> MemoryTimeline:
     """Read what ``export_memory_timeline`` wrote as ``.raw.json.gz``, or plain. Raises `FileError` for others."""
-    try:
-        content = Path(path).read_bytes()
-        entries = orjson.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
-        columns = np.array(entries, np.int64).reshape(-1, 4).T
-    except (OSError, EOFError, ValueError, TypeError, OverflowError, zlib.error) as error:
-        raise FileError(path, "file", None, f"is no list of [time, action, bytes, category]: {error}") from error
-    timeline = MemoryTimeline(*columns)
+    timeline = MemoryTimeline(*_columns(path))
     for field, column, lowest, highest in (
         ("action", timeline.action, min(Action), max(Action)),
+        ("bytes", timeline.change_bytes, -LARGEST_BYTES, LARGEST_BYTES),
         ("category", timeline.category, 0, len(CATEGORIES) - 1),
     ):
         for place in np.flatnonzero((column < lowest) | (column > highest))[:1].tolist():
             raise FileError(path, f"[{place}].{field}", int(column[place]), f"must be in {lowest}..{highest}")
     return timeline
+
+
+def _columns(path: str | Path) -> NDArray[np.int64]:
+    problem = "is no list of [time, action, bytes, category], in whole numbers"
+    content = read_whole(path, LARGEST_FILE_BYTES)
+    try:
+        columns = np.array(orjson.loads(content)).T
+    except ValueError as error:
+        raise FileError(path, "file", None, f"{problem}: {error}") from error
+    if columns.dtype != np.int64 or columns.ndim != 2 or len(columns) != 4:
+        raise FileError(path, "file", None, problem)
+    return columns
 
 
 def plan_of_allocations(timeline: MemoryTimeline) -> Plan:

@@ -4,14 +4,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from stepsim.timeline import end_mark
-from stepsim.traces.handover import HostEvents, handovers
+from stepsim.traces.handover import HostEvents, handovers, of_engine
+from stepsim.traces.intervals import intervals_of
 from stepsim.traces.trace import Trace
 
 ON_DEVICE = ("kernel", "collective", "copy", "memset")
-ON_HOST = ("host", "launch", "sync", "record", "wait", "step")
+CALLS = ("launch", "sync", "record", "wait")
+ON_HOST = ("host", *CALLS, "step")
+
+DECIMALS = 12
+"""Profilers write whole nanoseconds: what differs by less than a picosecond is one instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +155,14 @@ class Recording:
 
 def recording_of(trace: Trace) -> Recording:
     """Of host threads, those that launch or carry steps count; the main thread carries the steps, or lasts longest."""
-    events = trace.events.assign(end_s=trace.events["start_s"] + trace.events["duration_s"])
+    start_s, end_s = (np.round(times_s, DECIMALS) for times_s in intervals_of(trace.events))
+    events = trace.events.assign(start_s=start_s, end_s=end_s)
     launches, before = _launches(events)
     steps = events[events["kind"] == "step"]
     acting = {launch.thread for launch in launches} | set(steps["thread"].tolist())
     on_host = events[events["kind"].isin(ON_HOST) & events["thread"].isin(acting)]
-    threads = {int(str(thread)): _host_events(rows) for thread, rows in on_host.groupby("thread")}
+    rows_of = {int(str(thread)): rows for thread, rows in on_host.groupby("thread")}
+    threads = {thread: _host_events(rows) for thread, rows in rows_of.items()}
     main = int(steps["thread"].iloc[0]) if len(steps) else max(threads, key=lambda t: threads[t].span_s, default=-1)
     moments = [
         *launches,
@@ -162,7 +170,7 @@ def recording_of(trace: Trace) -> Recording:
         *_calls(Record, on_host, "record", "thread", "start_s", "stream", "correlation"),
         *_calls(Wait, on_host, "wait", "thread", "start_s", "stream", "awaits"),
         *_borders(steps),
-        *_turns(threads, main),
+        *(_turns(rows_of, main) if main in rows_of else ()),
     ]
     ends = {thread: float(rows.end_s.max()) for thread, rows in threads.items()}
     return Recording(
@@ -215,15 +223,14 @@ def _borders(steps: pd.DataFrame) -> Iterator[Border]:
 
 
 def _host_events(rows: pd.DataFrame) -> HostEvents:
-    return HostEvents(
-        rows["start_s"].to_numpy(),
-        rows["end_s"].to_numpy(),
-        rows["kind"].isin(("launch", "sync", "record", "wait")).to_numpy(),
-    )
+    return HostEvents(rows["start_s"].to_numpy(), rows["end_s"].to_numpy(), rows["kind"].isin(CALLS).to_numpy())
 
 
-def _turns(threads: dict[int, HostEvents], main: int) -> Iterator[Moment]:
-    for number, handover in enumerate(handovers(threads, main) if main in threads else ()):
+def _turns(rows_of: dict[int, pd.DataFrame], main: int) -> Iterator[Moment]:
+    own = rows_of[main]
+    present = own[own["kind"].isin(CALLS) | ~of_engine(own)]
+    threads = {thread: _host_events(rows) for thread, rows in {**rows_of, main: present}.items()}
+    for number, handover in enumerate(handovers(threads, main)):
         yield Give(main, handover.give_s, number)
         for thread, begin_s, end_s in handover.runs:
             yield Wake(thread, begin_s, number, handover.give_s)

@@ -19,10 +19,11 @@ send_receive    what each rank sends to the next            size
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from stepsim.errors import FileError
-from stepsim.traces.log_lines import Line, Sample, positive, read_lines, size_in_bytes, trace_of
+from stepsim.traces.log_lines import Line, Sample, positive, read_lines, size_in_bytes, trace_of, warn_of_columns
 from stepsim.traces.trace import Trace
 
 KINDS = {
@@ -34,6 +35,9 @@ KINDS = {
     "sendrecv": "send_receive",
 }
 """What nccl-tests calls a collective, without underscores, and what stepsim does."""
+
+COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "error")
+"""Of the tables of all versions up to 2.17; ``#wrong`` was called ``error`` before."""
 
 PLACEMENTS = ("out_of_place", "in_place")
 """In the order of the columns; they stand in the column ``work`` of the trace."""
@@ -51,7 +55,7 @@ _ELEMENT_BYTES = {
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
 
-_RANK = re.compile(r"# *Rank +(\d+) .*\bon +(\S+) +device +(\d+) +\[[^\]]*\] +(.+)")
+_RANK = re.compile(r"# *Rank +([0-9]{1,9}) .*\bon +(\S+) +device +([0-9]{1,9}) +\[[^\]]*\] +(.+)")
 _PROGRAM = re.compile(r"(\w+)_perf\b")
 _END = "Avg bus bandwidth"
 _FACTS = {
@@ -71,7 +75,7 @@ class Rank:
 
 
 def looks_like_nccl_tests(head: bytes) -> bool:
-    return (b"algbw" in head and b"busbw" in head) or b"# nccl-tests version" in head
+    return b"# nccl-tests version" in head or re.search(rb"#\s*size\s+count\s.*\balgbw\b", head) is not None
 
 
 def read_nccl_tests(path: str | Path) -> Trace:
@@ -80,6 +84,7 @@ def read_nccl_tests(path: str | Path) -> Trace:
     Provenance has the ranks, nodes and GPUs, versions, and the NCCL settings that the log tells. Older versions do not
     say which collective they ran; then the name of the file must. Raises `FileError` for a log that is cut off, has no
     table, mixes GPUs or groups, or contradicts itself (results marked wrong, a bandwidth that is not size by time).
+    Warns once of columns that are not `COLUMNS`.
     """
     lines = [(number, re.sub(r"^\[\d+,\d+\]<stdout>: ?", "", text)) for number, text in read_lines(path)]
     samples: list[Sample] = []
@@ -91,6 +96,8 @@ def read_nccl_tests(path: str | Path) -> Trace:
             raise FileError(path, f"line {test[0][0]}: ranks", len(ranks), problem)
         group = ranks
         samples += _read_test(path, test, group)
+    tables = [text.removeprefix("#").split() for _, text in lines if "algbw" in text.split()]
+    warn_of_columns(path, chain.from_iterable(tables), COLUMNS)
     return trace_of(path, samples, _provenance(lines, group))
 
 
@@ -119,7 +126,7 @@ def _ranks(path: str | Path, test: Sequence[Line]) -> dict[int, Rank]:
             ranks[int(rank)] = Rank(host, int(device), gpu)
             first = next(iter(ranks.values()))
             if gpu != first.gpu:
-                raise FileError(path, f"line {number}: GPU", gpu, f"must be {first.gpu}, as of the ranks before")
+                raise FileError(path, f"line {number}: GPU", gpu, f"must be {first.gpu[:40]}, as of the ranks before")
     if not ranks:
         raise FileError(path, f"line {test[0][0]}: ranks", 0, "must be >= 1: no line '# Rank ...' in this test")
     return ranks

@@ -14,15 +14,14 @@ import numpy as np
 import pandas as pd
 
 from stepsim.errors import FileError
+from stepsim.traces.kineto_checks import clip_overlaps
 from stepsim.traces.nsys_calls import CALLS, read_calls
+from stepsim.traces.nsys_checks import check_numbers, check_processes, check_times, warn_of_clocks, without_duplicates
 from stepsim.traces.nsys_tables import Export, opened
 from stepsim.traces.trace import ABSENT, COLUMNS, Trace
 
 NEWEST_SCHEMA = 3
 """Major version of the export's schema that the documentation describes."""
-
-LONGEST_TRACE_NS = 10**15
-"""Eleven days. Farther apart, events are not of one recording, and float64 seconds lose the nanoseconds."""
 
 _NS = 1e-9
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -63,17 +62,21 @@ def read_nsys(path: str | Path) -> Trace:
 
     NVTX ranges become host events, and steps where their name is one with a number (``step 3``). Raises `FileError` for
     a file that is no export, for a missing table or column, for kernels that were recorded as whole CUDA graphs, for
-    times that make no sense, and for several processes on one GPU.
+    numbers that make no sense, for several processes on one GPU, and for rows of a stream that overlap. Warns, once of
+    each, of a newer schema, events that stand there twice, and clocks that disagree.
     """
     with opened(path) as export:
         _check_tables(export)
         names = export.names()
         calls, on_device = read_calls(export, names), _on_device(export, names)
-        _check_processes(path, on_device)
+        check_processes(path, on_device)
         events = pd.concat([on_device, calls, _ranges(export, names)], ignore_index=True)
-        _check_times(path, events)
         facts = _provenance(export, sorted(on_device["device"].unique()))
-    return Trace(events=_frame(events), provenance=facts)
+    check_times(path, events)
+    events = without_duplicates(path, events)
+    warn_of_clocks(path, events)
+    frame = _frame(events)
+    return Trace(events=clip_overlaps(path, frame, frame["device"] != ""), provenance=facts)
 
 
 def _check_tables(export: Export) -> None:
@@ -106,9 +109,8 @@ def _on_device(export: Export, names: Mapping[int, str]) -> pd.DataFrame:
     sizes = {"bytes": "size_bytes"}
     copies = export.integers(_COPIES, [*_ON_DEVICE, "bytes", "copyKind"], {"globalPid": 0, "srcKind": 7, "dstKind": 7})
     memsets = export.integers(_MEMSETS, [*_ON_DEVICE, "bytes"], {"globalPid": 0})
-    for table, rows in ((_COPIES, copies), (_MEMSETS, memsets)):
-        if (rows["bytes"] < 0).any():
-            raise FileError(export.path, f"{table}.bytes", int(rows["bytes"].min()), "must be >= 0")
+    for table, rows in ((_KERNELS, kernels), (_COPIES, copies), (_MEMSETS, memsets)):
+        check_numbers(export.path, table, rows)
     memsets = memsets.rename(columns=sizes).assign(kind="memset", name="Memset (Device)")
     rows = pd.concat([kernels, _with_ends(copies).rename(columns=sizes), memsets], ignore_index=True)
     gpus = _gpus(export)
@@ -140,13 +142,6 @@ def _gpus(export: Export) -> dict[tuple[int, int], int]:
     return {(pid % 2**24, cuda): gpu for pid, cuda, gpu in rows.itertuples(index=False)}
 
 
-def _check_processes(path: str | Path, on_device: pd.DataFrame) -> None:
-    processes = on_device.groupby("device")["globalPid"].nunique()
-    if (processes > 1).any():
-        device = str(processes.idxmax())
-        raise FileError(path, f"{device} processes", int(processes.max()), "must be 1: streams would be mixed up")
-
-
 def _ranges(export: Export, names: Mapping[int, str]) -> pd.DataFrame:
     """Closed NVTX ranges of a thread; their text is in the row or in StringIds."""
     optional = {"end": -1, "textId": -1, "globalTid": 0}
@@ -156,16 +151,6 @@ def _ranges(export: Export, names: Mapping[int, str]) -> pd.DataFrame:
     ranges = ranges[(ranges["eventType"] == _PUSH_POP) & (ranges["end"] >= 0) & (ranges["name"] != "")]
     is_step = [_STEP.fullmatch(name) is not None for name in ranges["name"]]
     return ranges.assign(kind=np.where(is_step, "step", "host"), thread=ranges["globalTid"] % 2**24)
-
-
-def _check_times(path: str | Path, events: pd.DataFrame) -> None:
-    backwards = events[events["end"] < events["start"]]
-    if not backwards.empty:
-        row = backwards.iloc[0]
-        raise FileError(path, f"end of {row['name'][:40]!r}", int(row["end"]), f"must be >= its start {row['start']}")
-    first, last = int(events["start"].min()), int(events["end"].max())
-    if not 0 < last - first <= LONGEST_TRACE_NS:
-        raise FileError(path, "end", last, f"must be within {LONGEST_TRACE_NS:g} nanoseconds behind {first}")
 
 
 def _frame(events: pd.DataFrame) -> pd.DataFrame:

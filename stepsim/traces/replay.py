@@ -4,9 +4,10 @@ What a trace tells, and what becomes of it:
 
 - the time between two launches of a host thread is host work of that length;
 - a kernel, copy or memset is a row of its stream, in the order of the launches; its launch cost is what the runtime
-  call took; one launched before the recording began is issued when it started, by a thread of its own;
+  call took; one launched before the recording began is issued when it started, by a thread of its own; its seconds
+  hold the microseconds that the stream took to turn to it; what a graph left out is a row of its own (`RowWriter`);
 - a stream that is told to wait for another depends on what was recorded; where that is not known, on what its next
-  kernel can have waited for (`RowWriter`);
+  kernel can have waited for (`stepsim.traces.waits`);
 - a synchronisation is host work of no length that depends on the last row of what it waits for;
 - a copy that holds its thread has ``blocks_thread``;
 - the main thread waits while another thread launches for it (`stepsim.traces.handover`);
@@ -23,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepsim.machines import Device, DeviceKind, Link, Machine, Route
-from stepsim.plan import Plan
+from stepsim.plan import NONE, Plan
 from stepsim.timeline import Timeline, end_mark
 from stepsim.traces.moments import recording_of
-from stepsim.traces.rows import RowWriter
+from stepsim.traces.rows import GAP, RowWriter
 from stepsim.traces.trace import Trace
 
 WHOLE_TRACE = "trace"
@@ -56,12 +57,20 @@ class StepError(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuilt:
-    """A recorded run as a plan, with the recorded seconds and launch cost of each of its rows."""
+    """A recorded run as a plan, with the recorded start, seconds and launch cost of each of its rows."""
 
     plan: Plan
+    start_s: NDArray[np.float64]
     seconds: NDArray[np.float64]
     launch_s: NDArray[np.float64]
     steps: tuple[RecordedStep, ...]
+
+    @property
+    def gaps(self) -> NDArray[np.bool_]:
+        """Which rows stand for what a host thread did between two calls."""
+        work = self.plan.tasks.work
+        of_work = np.array([kind == GAP for kind in self.plan.work.kind])
+        return np.where(work == NONE, False, of_work[work])
 
 
 def rebuild(trace: Trace) -> Rebuilt:
@@ -81,6 +90,7 @@ def rebuild(trace: Trace) -> Rebuilt:
         writer.mark(steps[0].end, writer.main, after=writer.last_rows())
     return Rebuilt(
         plan=writer.builder.build(),
+        start_s=np.array(writer.start_s),
         seconds=np.array(writer.seconds),
         launch_s=np.array(writer.launch_s),
         steps=steps,
@@ -100,8 +110,13 @@ def recorded_steps(trace: Trace) -> tuple[RecordedStep, ...]:
 
 def step_errors(rebuilt: Rebuilt, timeline: Timeline) -> tuple[StepError, ...]:
     """Each recorded step beside the time between its marks in ``timeline``."""
-    at_s = dict(zip(timeline.marks.name, timeline.marks.time_s.tolist(), strict=True))
-    return tuple(StepError(step.name, step.measured_s, at_s[step.end] - at_s[step.begin]) for step in rebuilt.steps)
+    return tuple(StepError(step.name, step.measured_s, seconds_of(step, timeline)) for step in rebuilt.steps)
+
+
+def seconds_of(step: RecordedStep, timeline: Timeline) -> float:
+    """The time between the marks of a step."""
+    at_s: dict[str, float] = dict(zip(timeline.marks.name, timeline.marks.time_s.tolist(), strict=True))
+    return at_s[step.end] - at_s[step.begin]
 
 
 UNBOUNDED_BYTES = 2**50

@@ -53,6 +53,12 @@ ABSENT: dict[str, str | float | int] = {
 """What stands in a column that an event has nothing to say in; every event has a kind, a start and a duration."""
 
 
+_LARGEST = 2.0**53
+"""Beyond, float64 does not tell whole numbers apart, and nothing that is measured comes near."""
+
+_LEAST = {"start_s": -_LARGEST, "duration_s": 0.0, "size_bytes": 0.0, "flop": 0.0}
+
+
 def events_of(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     """Events from rows that give some of the columns, the rest filled with `ABSENT`."""
     return pd.DataFrame([{**ABSENT, **row} for row in rows], columns=list(COLUMNS)).astype(COLUMNS)
@@ -92,11 +98,14 @@ class Trace:
 
         try:
             table = pq.read_table(io.BytesIO(Path(path).read_bytes()))
+            table.validate(full=True)
             facts = table.schema.metadata or {}
             provenance = json.loads(facts.get(b"provenance", b"{}"))
             events = table.to_pandas()
         except (OSError, ValueError, pa.ArrowException) as error:
             raise FileError(path, "file", None, f"is not a trace: {error}") from error
+        if not isinstance(provenance, dict) or not all(isinstance(fact, str) for fact in provenance.values()):
+            raise FileError(path, "provenance", provenance, "must be facts as text")
         if facts.get(b"format") != FORMAT.encode():
             raise FileError(path, "format", facts.get(b"format"), f"must be {FORMAT}")
         missing = [column for column in COLUMNS if column not in table.column_names]
@@ -105,6 +114,12 @@ class Trace:
         for column, dtype in COLUMNS.items():
             if not _holds(events[column], dtype):
                 raise FileError(path, column, str(events[column].dtype), f"must hold {dtype}")
+            if events[column].isna().any():
+                raise FileError(path, column, None, "must have a value in every row")
+        for column, least in _LEAST.items():
+            absurd = events.loc[~events[column].between(least, _LARGEST), column]
+            if len(absurd):
+                raise FileError(path, column, absurd.iloc[0].item(), f"must be from {least:g} to {_LARGEST:g}")
         return cls(events=events, provenance=provenance)
 
 

@@ -4,12 +4,13 @@ Format: sarchlab/triosim, tracer/dataprocess.py (what is written) and trace.go (
 """
 
 import csv
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from stepsim.errors import FileError
-from stepsim.traces.log_lines import LARGEST_BYTES, Sample, amount, read_lines, size_in_bytes, trace_of
+from stepsim.traces.log_lines import LARGEST_BYTES, Sample, amount, read_lines, size_in_bytes, trace_of, warn_of_columns
 from stepsim.traces.trace import Trace
 
 LONGEST_US = 1e12
@@ -22,6 +23,8 @@ _US = 1e-6
 _TIME = "Operator_cudatimenooverlap"
 _OPERATOR = ("OperatorName", "Operator_input", "Operator_output", _TIME, "gpuid", "stage")
 _TENSOR = ("TensorID", "TensorShape", "TensorNumElement", "TensorEachByte")
+_UNUSED = ("OperatorID", "Operator_cudatime", "InputSize", "OutputSize", "tpflag")
+_UNUSED_OF_TENSOR = ("Index", "TensorType", "TensorStorgeid", "gpuid")
 
 _LARGEST_GPU = 2**20
 """No machine has more: a larger number is a misread one."""
@@ -47,9 +50,10 @@ def read_triosim(path: str | Path, tensors_path: str | Path | None = None) -> Tr
     A duration is what the kernels of an operator took, without the gaps between them; ``size_bytes`` those of all
     tensors that it names, so that what it updates in place and does not name again counts once. Operators that took no
     time are left out. Raises `FileError` for a missing column, a tensor that is not in the table, or two sizes for one.
+    Warns, once of each, of unknown columns and of operators that stand there twice.
     """
     tensors_path = Path(path).with_name("tensor.csv") if tensors_path is None else tensors_path
-    rows = list(_rows(path, _OPERATOR))
+    rows = _without_duplicates(path, _rows(path, _OPERATOR, _UNUSED))
     tensors = _tensors(tensors_path)
     operators = [_sample(path, row, tensors) for row in rows]
     samples = [sample for sample in operators if sample.duration_s > 0]
@@ -61,13 +65,14 @@ def read_triosim(path: str | Path, tensors_path: str | Path | None = None) -> Tr
     return trace_of(path, samples, {"format": "TrioSim", "tensors": Path(tensors_path).name, **gpus, **left_out})
 
 
-def _rows(path: str | Path, columns: Sequence[str]) -> Iterator[Row]:
+def _rows(path: str | Path, columns: Sequence[str], unused: Sequence[str]) -> Iterator[Row]:
     lines = [text for _, text in read_lines(path)]
     reader = csv.DictReader(lines, skipinitialspace=True, strict=True)
     try:
         for column in columns:
             if column not in (reader.fieldnames or ()):
                 raise FileError(path, "line 1: columns", lines[0], f"must have {column!r}")
+        warn_of_columns(path, reader.fieldnames or (), (*columns, *unused))
         for row in reader:
             if None in row or None in row.values():
                 raise FileError(path, f"line {reader.line_num}", lines[reader.line_num - 1], "must fill every column")
@@ -76,10 +81,19 @@ def _rows(path: str | Path, columns: Sequence[str]) -> Iterator[Row]:
         raise FileError(path, f"line {reader.reader.line_num}", None, f"is no CSV: {error}") from error
 
 
+def _without_duplicates(path: str | Path, rows: Iterable[Row]) -> list[Row]:
+    """Operators are numbered: one that is alike in everything was written again."""
+    seen: dict[tuple[str, ...], Row] = {}
+    again = [number for number, row in rows if seen.setdefault(tuple(row.values()), (number, row))[0] != number]
+    if again:
+        warnings.warn(f"{path}: line {again[0]}: {len(again)} operators stand there twice: read once", stacklevel=3)
+    return list(seen.values())
+
+
 def _tensors(path: str | Path) -> dict[str, _Tensor]:
     """By id. A tensor has a row for each use of it."""
     tensors: dict[str, _Tensor] = {}
-    for number, row in _rows(path, _TENSOR):
+    for number, row in _rows(path, _TENSOR, _UNUSED_OF_TENSOR):
         elements = size_in_bytes(path, number, "TensorNumElement", row["TensorNumElement"])
         each_bytes = size_in_bytes(path, number, "TensorEachByte", row["TensorEachByte"])
         if elements * each_bytes > LARGEST_BYTES:

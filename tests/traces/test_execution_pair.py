@@ -53,6 +53,28 @@ def test_a_kernel_learns_the_innermost_op_that_launched_it(tmp_path):
     assert trace.provenance["execution trace"] == "et.json"
 
 
+def test_a_launch_belongs_to_the_op_that_is_open_when_its_inner_ops_have_ended(tmp_path):
+    """
+    linear  [----------------]
+    mm        [--]
+    relu            [--]
+    launch     1     2     3
+    """
+    file = ExecutionFile()
+    outer = file.op("aten::linear", [tensor(9, 5)])
+    file.op("aten::mm", *MM, parent=outer)
+    file.op("aten::relu", [tensor(3, 4, 2)], [tensor(4, 4, 2)], parent=outer)
+    kineto = KinetoFile()
+    for name, at, took in (("aten::linear", 0, 40), ("aten::mm", 1, 9), ("aten::relu", 12, 8)):
+        kineto.op(at, took, thread=PROCESS, name=name)
+    for number, at in enumerate((5, 15, 25), start=1):
+        kineto.launched(at, 1, 100 * number, 30, number, thread=PROCESS)
+
+    linked = paired(*pair(file, kineto, tmp_path)).of("kernel")
+
+    assert [work.partition(" ")[0] for work in linked["work"]] == ["aten::mm", "aten::relu", "aten::linear"]
+
+
 def test_the_kernels_of_an_op_share_it_by_their_time(tmp_path):
     kineto = KinetoFile()
     record_step(kineto, 0, 1, kernels=3)

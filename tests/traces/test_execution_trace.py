@@ -168,6 +168,10 @@ def spoiled(change):
         (lambda _, node: node.update(id=-5), r"nodes\[2\]\.id: must be a whole number >= 0, got -5"),
         (lambda _, node: node.pop("tid"), r"nodes\[2\]\.tid: must be a whole number >= 0"),
         (lambda _, node: node.update(rf_id=2**70), r"file: is not JSON|nodes\[2\]\.rf_id: must be a whole number"),
+        (
+            lambda _, node: node.update(rf_id=None, attrs=[{"name": []}, 3]),
+            r"nodes\[2\]\.rf_id: must be a whole number",
+        ),
         (lambda _, node: node.pop("input_types"), r"nodes\[2\]\.inputs: make no sense"),
         (lambda _, node: node["input_shapes"].pop(), r"nodes\[2\]\.inputs: make no sense"),
         (lambda _, node: node["inputs"][0].clear(), r"nodes\[2\]\.inputs: make no sense"),

@@ -288,8 +288,8 @@ def test_a_trace_without_kernels_is_refused(tmp_path):
         ("ts", None, "must be a number of microseconds, not missing"),
         ("ts", True, "must be a number of microseconds, not bool"),
         ("ts", 10**18, "must be within"),
-        ("name", 7, "must be text, got 7"),
-        ("args", [], r"must be an object, got \[\]"),
+        ("name", 7, "must be text, not int, got 7"),
+        ("args", [], r"must be an object, not list, got \[\]"),
     ],
 )
 def test_a_field_of_a_wrong_type_or_value_is_named(tmp_path, field, value, message):
@@ -313,7 +313,7 @@ def test_a_step_that_takes_no_time_is_refused(tmp_path):
     file = one_of_each()
     file.step(6, 1200, 0)
 
-    with pytest.raises(FileError, match=r"traceEvents\[10\]\.dur: must be > 0 for step 'ProfilerStep#6'"):
+    with pytest.raises(FileError, match=r"traceEvents\[10\]\.dur: must be > 0 for a profiler step"):
         read_kineto(file.write(tmp_path / "t.json"))
 
 

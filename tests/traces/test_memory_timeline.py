@@ -44,12 +44,26 @@ def test_of_equal_buffers_the_oldest_is_destroyed_first(tmp_path):
         ([[1, 0, 512, 4]], r"\[0\]\.action: must be in 1\.\.4, got 0"),
         ([[1, 2, 512, 4], [1, 2, 512, 9]], r"\[1\]\.category: must be in 0\.\.7, got 9"),
         ([[1, 2, 512]], r"is no list of \[time, action, bytes, category\]"),
+        ([[1, 2, 512, 4, 2, 4, -512, 4]], r"is no list of \[time, action, bytes, category\]"),
+        ([[1, 2, 512.5, 4]], r"is no list of \[time, action, bytes, category\], in whole numbers"),
+        ([[1, 2, 2**63, 4]], r"is no list of \[time, action, bytes, category\]"),
+        ([[1, 2, 512, 4], [1, 2]], r"is no list of \[time, action, bytes, category\]"),
+        ([], r"is no list of \[time, action, bytes, category\]"),
+        ([[1, 2, 2**50 + 1, 4]], r"\[0\]\.bytes: must be in -1125899906842624\.\.1125899906842624, got"),
         ({"a": 1}, r"is no list of \[time, action, bytes, category\]"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path, entries, message):
     with pytest.raises(FileError, match=message):
         read_memory_timeline(written(tmp_path, entries))
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_more_bytes_than_a_recording_can_have_are_not_read(tmp_path, compress, monkeypatch):
+    monkeypatch.setattr("stepsim.traces.memory_timeline.LARGEST_FILE_BYTES", 100)
+
+    with pytest.raises(FileError, match="file: must hold at most 100 bytes, unzipped"):
+        read_memory_timeline(written(tmp_path, EVENTS * 9, compress))
 
 
 def test_an_end_without_a_beginning_is_refused(tmp_path):

@@ -1,9 +1,12 @@
+import gzip
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepsim.errors import FileError
 from stepsim.traces import read_nccl_tests
+from stepsim.traces.nccl_tests import looks_like_nccl_tests
 
 PLAIN = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
 
@@ -157,6 +160,16 @@ def test_a_placement_that_was_not_measured_is_no_event(read):
     assert read(text).events["work"].tolist() == ["out_of_place"]
 
 
+def test_a_column_of_a_newer_version_is_passed_over_with_one_warning(read):
+    two = log(row(1024) + " 7", columns=f"{PLAIN} energy") + log(row(2048) + " 8", columns=f"{PLAIN} energy")
+
+    with pytest.warns(UserWarning, match=r"run\.log: columns that are not known are left out: 'energy'") as caught:
+        trace = read(two)
+
+    assert len(caught) == 1
+    assert len(trace.events) == 4
+
+
 def test_a_size_of_zero_keeps_its_time(read):
     events = read(log(row(0))).events
 
@@ -237,6 +250,25 @@ def test_the_same_rank_twice_is_refused(problem):
     assert "line 5: rank: is there twice in one test, got 0" in problem(log(ranks=rank_lines(1) * 2))
 
 
+def test_a_rank_of_thousands_of_digits_is_no_rank(problem):
+    absurd = [rank_lines(1)[0].replace("Rank  0", f"Rank {'9' * 5000}")]
+
+    assert "no line '# Rank ...'" in problem(log(row(1024), ranks=absurd))
+
+
+def test_a_table_of_another_tool_with_the_same_columns_is_no_log():
+    assert not looks_like_nccl_tests(b"size_bytes,count,time_us,algbw_gb_per_s,busbw_gb_per_s\n")
+    assert looks_like_nccl_tests(log(row(1024)).encode())
+    assert looks_like_nccl_tests(f"[1,0]<stdout>: #  {PLAIN}\n".encode())
+
+
+def test_a_log_may_be_gzipped(tmp_path):
+    path = tmp_path / "run.log.gz"
+    path.write_bytes(gzip.compress(log(row(1024)).encode()))
+
+    assert len(read_nccl_tests(path).events) == 2
+
+
 def test_a_log_without_ranks_is_refused(problem):
     assert "line 1: ranks: must be >= 1" in problem(log(row(1024), ranks=[]))
 
@@ -262,6 +294,7 @@ def test_a_missing_file_is_refused(tmp_path):
         read_nccl_tests(tmp_path / "none.log")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @given(st.integers(0, 10_000), st.binary(max_size=3))
 def test_whatever_a_log_is_damaged_to_it_is_read_or_refused_in_one_line(tmp_path_factory, at, junk):
     path = tmp_path_factory.mktemp("fuzz") / "all_reduce.log"

@@ -206,6 +206,11 @@ def test_a_newer_schema_with_unknown_columns_is_read_with_one_warning(tmp_path):
             "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN streamId",
             r"CUPTI_ACTIVITY_KIND_KERNEL\.streamId: is missing: this column is needed",
         ),
+        ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = -1", r"KERNEL\.deviceId: must be from 0 to 4294967295"),
+        (
+            "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = 4294967296",
+            r"KERNEL\.streamId: must be from 0 to 42949672",
+        ),
         ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1", "end of 'gemm': must be >= its start"),
         ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'x'", r"KERNEL\.start: must be an integer, not str, got 'x'"),
         ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 1.5", r"KERNEL\.start: must be an integer, not float"),
@@ -221,13 +226,70 @@ def test_what_is_missing_or_makes_no_sense_is_named(tmp_path, statement, message
         read_nsys(path)
 
 
-def test_a_negative_size_is_named(tmp_path):
+@pytest.mark.parametrize("size_bytes", [-1, 2**50 + 1])
+def test_an_absurd_size_is_named(tmp_path, size_bytes):
     file = NsysFile()
     file.launched(0, 1)
-    file.copy(500, 900, 2, -1, (1, 0, 2))
+    file.copy(500, 900, 2, size_bytes, (1, 0, 2))
 
-    with pytest.raises(FileError, match=r"CUPTI_ACTIVITY_KIND_MEMCPY\.bytes: must be >= 0, got -1"):
+    with pytest.raises(FileError, match=rf"MEMCPY\.bytes: must be from 0 to 1125899906842624, got {size_bytes}"):
         read_nsys(file.write(tmp_path / "r.sqlite"))
+
+
+def test_a_step_of_no_length_is_named(tmp_path):
+    file = NsysFile()
+    file.launched(0, 1)
+    file.range(5, 5, "step 1")
+
+    with pytest.raises(FileError, match="end of 'step 1': must be > the start of the step 5, got 5"):
+        read_nsys(file.write(tmp_path / "r.sqlite"))
+
+
+def test_a_kernel_of_no_length_is_read(tmp_path):
+    path = changed(small(tmp_path / "r.sqlite"), "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start")
+
+    assert read_nsys(path).of("kernel")["duration_s"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("table", ["KERNEL", "RUNTIME"])
+def test_what_stands_there_twice_is_read_once_with_a_warning(tmp_path, table):
+    whole = read_nsys(small(tmp_path / "once.sqlite"))
+    name = f"CUPTI_ACTIVITY_KIND_{table}"
+    path = changed(small(tmp_path / "twice.sqlite"), f"INSERT INTO {name} SELECT * FROM {name}")
+
+    with pytest.warns(UserWarning, match=r"stand there twice, '\w+' first: read once") as caught:
+        trace = read_nsys(path)
+
+    assert len(caught) == 1
+    assert trace.events.equals(whole.events)
+
+
+def test_kernels_of_one_stream_that_overlap_are_refused(tmp_path):
+    file = NsysFile()
+    file.launched(0, 1)
+    file.kernel(60, 20_000, 2, name="long")
+    file.kernel(9_000, 30_000, 3, name="late")
+
+    with pytest.raises(
+        FileError, match=r"gpu0 stream 7: 'late' at 0\.\d+ s overlaps an earlier row by more than 10 us"
+    ):
+        read_nsys(file.write(tmp_path / "r.sqlite"))
+
+
+@pytest.mark.parametrize(("early_ns", "warned"), [(900, False), (1100, True)])
+def test_kernels_before_their_launch_are_read_with_a_warning(tmp_path, early_ns, warned):
+    file = NsysFile()
+    file.kernel(0, 50, 1)
+    file.call(early_ns, early_ns + 5, "cudaLaunchKernel_v7000", 1)
+    path = file.write(tmp_path / "r.sqlite")
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trace = read_nsys(path)
+
+    told = "1 of 1 kernels and copies start before their launch, by up to 1.1 us: clocks jumped or disagree"
+    assert [str(warning.message).partition(": ")[2] for warning in caught] == ([told] if warned else [])
+    assert trace.of("kernel")["start_s"].tolist() == [0.0]
 
 
 def test_kernels_hidden_in_graphs_are_refused_with_the_option_that_shows_them(tmp_path):

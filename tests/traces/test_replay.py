@@ -9,6 +9,7 @@ from replayed import US, replay, replay_trace
 
 from stepsim.plan import TaskKind
 from stepsim.traces import explained, machine_of, read_kineto
+from stepsim.traces.handover import ENGINE
 from stepsim.traces.rows import STAGED_BYTES
 
 
@@ -157,6 +158,44 @@ def test_the_main_thread_waits_for_the_autograd_thread_and_back(tmp_path, slower
     assert replayed.kernels_us()[1] == pytest.approx((40, autograd_waited))
     assert replayed.kernels_us()[2][0] == pytest.approx(autograd_waited + 5 + 10 + 5)
     assert replayed.steps_us == pytest.approx([autograd_waited + 30])
+
+
+@pytest.mark.parametrize("slower", [1, 2])
+def test_what_the_engine_accumulates_on_the_main_thread_does_not_end_its_wait(tmp_path, slower):
+    """The gradient of a parameter in host memory is added on the main thread, while the other thread goes on.
+
+    step       0-------------------------------100
+    main       op LLL ......|ee|..............op       the engine's op from 45 to 50
+    autograd          op LLL SSSSSSSSSS op             woken at 20, launch 25..30, waits to 70, done at 75
+    stream                  222222222222               30..70
+    """
+    file = KinetoFile()
+    file.step(1, 0, 100)
+    file.launched(0, 5, 5, 5, correlation=1, thread=MAIN)
+    file.op(20, 55, thread=AUTOGRAD)
+    file.launched(25, 5, 30, 40, correlation=2, thread=AUTOGRAD)
+    file.sync(30, 40, thread=AUTOGRAD)
+    file.op(45, 5, thread=MAIN, name=f"{ENGINE}: torch::autograd::AccumulateGrad")
+    file.op(47, 2, thread=MAIN, name="torch::autograd::AccumulateGrad")
+    file.op(80, 20, thread=MAIN)
+
+    replayed = replay(file.write(tmp_path / "t.json"), slower=slower)
+
+    assert replayed.steps_us == pytest.approx([30 + 40 * slower + 30])
+
+
+def test_a_call_of_the_engine_on_the_main_thread_ends_its_wait(tmp_path):
+    file = KinetoFile()
+    file.step(1, 0, 100)
+    file.op(20, 55, thread=AUTOGRAD)
+    file.launched(25, 5, 30, 40, correlation=2, thread=AUTOGRAD)
+    file.sync(30, 40, thread=AUTOGRAD)
+    file.op(40, 12, thread=MAIN, name=f"{ENGINE}: SumBackward0")
+    file.launched(45, 5, 50, 5, correlation=3, thread=MAIN, stream=8)
+
+    replayed = replay(file.write(tmp_path / "t.json"), slower=2)
+
+    assert replayed.steps_us == pytest.approx([100])
 
 
 def test_threads_that_run_beside_each_other_keep_their_own_pace(tmp_path):

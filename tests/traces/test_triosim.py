@@ -69,13 +69,25 @@ def test_a_trace_is_told_by_its_first_line():
     assert not looks_like_triosim(b"a\n" + OPERATORS.encode())
 
 
-def test_columns_may_come_in_any_order_and_new_ones_too(tmp_path):
+def test_columns_may_come_in_any_order_and_new_ones_with_one_warning(tmp_path):
     names, *rows = (line.split(",") for line in OPERATORS.splitlines()[:3])
     turned = [",".join(["new", *line[::-1]]) for line in [names, *rows]]
 
-    events = read_triosim(pair(tmp_path, "\n".join(turned))).events
+    with pytest.warns(UserWarning, match=r"trace\.csv: columns that are not known are left out: 'new'") as caught:
+        events = read_triosim(pair(tmp_path, "\n".join(turned))).events
 
+    assert len(caught) == 1
     assert events["size_bytes"].tolist() == [228, 192]
+
+
+def test_an_operator_that_stands_there_twice_is_read_once_with_a_warning(tmp_path):
+    lines = OPERATORS.splitlines()
+
+    with pytest.warns(UserWarning, match=r"trace\.csv: line 6: 1 operators stand there twice: read once") as caught:
+        trace = read_triosim(pair(tmp_path, "\n".join([*lines, lines[1]])))
+
+    assert len(caught) == 1
+    assert trace.events.equals(read_triosim(pair(tmp_path)).events)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
@@ -137,6 +149,7 @@ def test_a_trace_without_times_is_refused(tmp_path):
         read_triosim(path)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @given(which=st.booleans(), place=st.integers(0, 300), put=st.text('\n ",;[]9.x', max_size=3), cut=st.integers(0, 40))
 def test_a_damaged_pair_gives_a_trace_or_one_line(tmp_path_factory, which, place, put, cut):
     texts = [OPERATORS, TENSORS]
