@@ -25,6 +25,8 @@ from stepsim.commands.options import (
 from stepsim.errors import FileError, StepsimError
 from stepsim.units import format_bytes, format_seconds
 
+DeviceName = Annotated[str, typer.Option("--device", help="cpu, or a GPU: cuda:0.")]
+
 if TYPE_CHECKING:
     from stepsim.costmodels import Calibration
     from stepsim.executor import BoundProgram
@@ -45,13 +47,20 @@ def demo(
 
 
 def capture(
-    factory: FactoryPath, batch: Batch = 32, output: Output = Path("workload.json"), as_json: AsJson = False
+    factory: FactoryPath,
+    batch: Batch = 32,
+    device: DeviceName = "cpu",
+    output: Output = Path("workload.json"),
+    as_json: AsJson = False,
 ) -> None:
-    """Turn a torch module into a workload, without a GPU and without memory for its tensors."""
+    """Turn a torch module into a workload, without memory for its tensors; for a GPU on that GPU, for real."""
     from stepsim.workloads.capture import capture as capturing
     from stepsim.workloads.factory import load_factory
 
-    workload = capturing(load_factory(factory), batch, _name(factory)).workload
+    if device == "cpu":
+        workload = capturing(load_factory(factory), batch, _name(factory)).workload
+    else:
+        workload = _bind(factory, batch, device).workload
     workload.save(output)
     facts = {"workload": workload.name, "ops": len(workload.ops), "flop": workload.flop, "file": str(output)}
     text = f"{workload.name}, batch {batch}: {len(workload.ops)} ops, {workload.flop:.4g} FLOP -> {output}"
@@ -62,6 +71,7 @@ def record(
     factories: Annotated[list[str], typer.Argument(metavar="FACTORY", help=A_FACTORY)],
     batch: Batch = 32,
     repeats: Annotated[int, typer.Option(min=2, help="Timed passes over all work.")] = 25,
+    device: DeviceName = "cpu",
     threads: Threads = None,
     output: Output = Path("trace.parquet"),
     as_json: AsJson = False,
@@ -72,7 +82,7 @@ def record(
     from stepsim.progress import progress
 
     use_threads(threads)
-    programs = [_bind(factory, batch) for factory in factories]
+    programs = [_bind(factory, batch, device) for factory in factories]
     with progress("recording") as tick:
         trace = recording(programs, repeats=repeats, progress=tick)
     trace.save(output)
@@ -84,6 +94,7 @@ def record(
 def execute(
     plan: PlanFile,
     factory: FactoryPath,
+    device: DeviceName = "cpu",
     threads: Threads = None,
     output: TimelineOutput = None,
     as_json: AsJson = False,
@@ -95,7 +106,7 @@ def execute(
 
     use_threads(threads)
     loaded = Plan.load(plan)
-    (measured,) = measure(_bind(factory, _batch_of(loaded, plan)), [loaded], runs=1)
+    (measured,) = measure(_bind(factory, _batch_of(loaded, plan), device), [loaded], runs=1)
     timeline, difference = measured.median_run, measured.max_abs_difference
     if output is not None:
         timeline.save(output)
@@ -103,6 +114,7 @@ def execute(
     facts = {
         "measured_s": timeline.makespan_s,
         "measured_peak_bytes": peak_bytes,
+        "allocated_peak_bytes": measured.allocated_peak_bytes,
         "gradient_max_abs_difference": difference,
     }
     step = f"{format_seconds(timeline.makespan_s)} a step, peak {format_bytes(peak_bytes)}"
@@ -113,16 +125,17 @@ def validate(
     plan: PlanFile,
     factory: FactoryPath,
     calibration: Annotated[Path, typer.Option(help="A file that stepsim fit wrote.")],
+    device: DeviceName = "cpu",
     machine: MachineName = "this_cpu",
     strategy: Annotated[str, typer.Option(help="What the comparison calls the plan.")] = "plan",
     runs: Annotated[int, typer.Option(min=1, help="Timed runs; the median counts.")] = 5,
     output: Output = Path("comparison.json"),
     as_json: AsJson = False,
 ) -> None:
-    """Simulate a plan, run it for real on as many threads as the calibration was recorded with, and compare."""
+    """Simulate a plan, run it for real, on a CPU with as many threads as the calibration tells, and compare."""
     from stepsim.costmodels import Calibration
     from stepsim.demo import compare_measured
-    from stepsim.executor import use_threads
+    from stepsim.executor import find_device, use_threads
     from stepsim.executor.measure import measure
     from stepsim.machines import load_machine
     from stepsim.plan import Plan
@@ -130,10 +143,12 @@ def validate(
     from stepsim.simulator import simulate as simulating
     from stepsim.validation import save_comparisons
 
+    there = find_device(device)
     described, costs, loaded = load_machine(machine), Calibration.load(calibration), Plan.load(plan)
     predicted = simulating(loaded, described, costs)
-    use_threads(_threads_of(costs, calibration))
-    bound = _bind(factory, _batch_of(loaded, plan))
+    if there.type == "cpu":
+        use_threads(_threads_of(costs, calibration))
+    bound = _bind(factory, _batch_of(loaded, plan), device)
     with progress("executing") as tick:
         (measured,) = measure(bound, [loaded], runs=runs, progress=tick)
     comparison = compare_measured(
@@ -150,11 +165,11 @@ def validate(
     _print_comparisons([comparison], f"-> {output}", as_json)
 
 
-def _bind(factory: str, batch: int) -> "BoundProgram":
+def _bind(factory: str, batch: int, device: str) -> "BoundProgram":
     from stepsim.executor import BoundProgram
     from stepsim.workloads.factory import load_factory
 
-    return BoundProgram.of(load_factory(factory), batch, _name(factory))
+    return BoundProgram.of(load_factory(factory), batch, _name(factory), device)
 
 
 def _program() -> str:

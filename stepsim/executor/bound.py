@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from stepsim.errors import WorkloadError
+from stepsim.executor.devices import find_device, placed
 from stepsim.workloads import Workload
 from stepsim.workloads.capture import capture_program
 from stepsim.workloads.factory import Factory, Step, build_step
@@ -22,9 +23,18 @@ class BoundProgram:
     step: Step
 
     @classmethod
-    def of(cls, factory: Factory, batch: int, name: str) -> "BoundProgram":
-        """Build the module for real and capture its step. Raises `CaptureError`."""
-        return bind(build_step(factory, batch), name=name, batch=batch)
+    def of(cls, factory: Factory, batch: int, name: str, device: str = "cpu") -> "BoundProgram":
+        """Build the module for real, put it on ``device`` and capture its step.
+
+        Raises `MachineError` for a device that is not here, before anything is built, and `CaptureError`.
+        """
+        there = find_device(device)
+        return bind(placed(build_step(factory, batch), there), name=name, batch=batch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.step.module.parameters()).device
 
     @property
     def workload(self) -> Workload:

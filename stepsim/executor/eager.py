@@ -24,16 +24,19 @@ class EagerResult:
 def eager_step(bound: BoundProgram) -> EagerResult:
     """Run the step in plain PyTorch, on copies: module, optimizer and random generator stay as they are.
 
-    So a run of a plan that follows draws the same random numbers.
+    So a run of a plan that follows draws the same random numbers. The optimizer goes parameter by parameter, as a plan
+    does; on a GPU it would take several at once unless told.
     """
     module, optimizer = copy.deepcopy((bound.step.module, bound.step.optimizer))
     module.zero_grad(set_to_none=True)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[] if bound.device.type == "cpu" else [bound.device]):
         loss = module(*bound.step.inputs)
         loss = loss[0] if isinstance(loss, tuple | list) else loss
         loss.backward()
     gradients = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     if optimizer is not None:
+        for group in optimizer.param_groups:
+            group["foreach"] = False
         optimizer.step()
     return EagerResult(
         loss=loss.detach(),
@@ -43,7 +46,7 @@ def eager_step(bound: BoundProgram) -> EagerResult:
     )
 
 
-def max_abs_difference(execution: Execution, reference: EagerResult) -> float:
+def max_abs_difference(execution: Execution | EagerResult, reference: EagerResult) -> float:
     """The largest absolute difference over loss, gradients, buffers and parameters; 0 means equal.
 
     Values missing on one side count as infinitely different.

@@ -10,8 +10,9 @@ import torch
 
 from stepsim.errors import PlanError
 from stepsim.executor.bound import BoundProgram, bind
+from stepsim.executor.devices import lanes_of
 from stepsim.executor.instructions import interpret, lower
-from stepsim.executor.lanes import CpuLanes, Lanes
+from stepsim.executor.lanes import Lanes
 from stepsim.executor.meter import MemoryMeter
 from stepsim.memory import MemoryProfile, lifetimes, memory_steps
 from stepsim.memory.levels import levels_of_rows
@@ -58,12 +59,12 @@ def execute(
 
 
 class Executor:
-    """A plan bound to the module that it trains, ready to run again and again."""
+    """A plan bound to the module that it trains, ready to run again and again on the device that the module is on."""
 
     def __init__(self, plan: Plan, bound: BoundProgram, lanes: Lanes | None = None) -> None:
         self.plan = plan
         self.bound = bound
-        self.lanes = CpuLanes() if lanes is None else lanes
+        self.lanes = lanes_of(bound.device) if lanes is None else lanes
         workload, tensors = bound.workload, plan.buffers.tensor.tolist()
         wanted = {workload.loss, *workload.gradients.values()}
         self._results = {tensors.index(tensor): tensor for tensor in wanted & set(tensors)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -115,13 +116,14 @@ class _Actions:
         match TaskKind(self.kind[row]):
             case TaskKind.COMPUTE | TaskKind.RECOMPUTE:
                 fresh = [buffer for buffer in writes if buffer not in reads]
-                return self._op(row, reads, len(fresh)), fresh
+                return self._op(row, reads, fresh), fresh
             case TaskKind.SWAP_OUT:
                 size_bytes = int(self.plan.buffers.size_bytes[writes[0]])
                 self.host_copies[writes[0]] = HostCopy(self.lanes, size_bytes)
                 return self.host_copies[writes[0]].swap_out, writes
             case TaskKind.SWAP_IN if reads[0] in self.host_copies:
-                return self.host_copies[reads[0]].swap_in, writes
+                owner = int(self.plan.buffers.owner[writes[0]])
+                return partial(self.host_copies[reads[0]].swap_in, owner=owner), writes
             case TaskKind.SWAP_IN:
                 raise PlanError(f"row {row}: swaps in what no row before it swaps out")
             case TaskKind.RELEASE:
@@ -129,7 +131,7 @@ class _Actions:
             case kind:
                 raise PlanError(f"row {row}: the executor of one device cannot run a {kind.label} row")
 
-    def _op(self, row: int, reads: list[int], num_fresh: int) -> RowAction:
+    def _op(self, row: int, reads: list[int], fresh: list[int]) -> RowAction:
         work = self.work[row]
         ops = self.plan.work.ops[work].tolist() if work != NONE else []
         if len(ops) != 1:
@@ -139,12 +141,21 @@ class _Actions:
             raise PlanError(f"row {row}: reads {len(reads)} buffers, op {op.name!r} takes {len(op.inputs)}")
         for buffer, tensor in zip(reads, op.inputs, strict=True):
             self._check_alike(row, buffer, tensor)
-        if num_fresh != len(op.outputs):
-            raise PlanError(f"row {row}: makes {num_fresh} buffers, op {op.name!r} gives {len(op.outputs)}")
+        if len(fresh) != len(op.outputs):
+            raise PlanError(f"row {row}: makes {len(fresh)} buffers, op {op.name!r} gives {len(op.outputs)}")
         if op.random and self.kind[row] == TaskKind.RECOMPUTE:
             raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
+        self._check_owned(row, fresh)
         run: RowAction = self.program.ops[ops[0]].run
         return run
+
+    def _check_owned(self, row: int, fresh: list[int]) -> None:
+        """An op takes memory from the lane that it runs on."""
+        stream = self.plan.tasks.stream[row]
+        for buffer in fresh:
+            if self.plan.buffers.owner[buffer] not in (NONE, stream):
+                name = self.plan.buffers.name[buffer]
+                raise PlanError(f"row {row}: makes buffer {name!r}, which another stream owns")
 
     def _check_alike(self, row: int, buffer: int, tensor: int) -> None:
         """The work of a row may stand for another op of its signature, whose tensors differ in name only."""
@@ -174,9 +185,9 @@ class HostCopy:
         self.layout = (tuple(value.shape), value.stride(), int(value.storage_offset()))
         return (self.storage,)
 
-    def swap_in(self, values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Copy it back into memory that is new."""
-        target = self.lanes.new_storage(self.storage.numel())
+    def swap_in(self, values: Sequence[torch.Tensor], owner: int = 0) -> Sequence[torch.Tensor]:
+        """Copy it back into memory that is new, and of the lane ``owner``."""
+        target = self.lanes.new_storage(self.storage.numel(), owner)
         self.lanes.copy(self.storage, target)
         return (target.view(self.dtype).as_strided(*self.layout),)
 

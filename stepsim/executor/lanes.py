@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 class Lanes(Protocol):
     """A device with its queues."""
 
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def allocated_peak_bytes(self) -> int | None:
+        """What PyTorch's allocator had handed out at most in the last run; ``None`` where it does not count."""
+
+    def hold(self, seconds: float) -> None:
+        """Keep the device busy for about so long, so that the host gets ahead; nothing where the host runs the rows."""
+
     def start(self, num_rows: int) -> None:
         """Begin a run of that many rows; its time starts at the first row."""
 
@@ -25,11 +35,14 @@ class Lanes(Protocol):
     def finish(self) -> tuple[list[float], list[float]]:
         """Wait for all lanes. Start and end of each row, in seconds from the start of the run."""
 
+    def issue_times(self) -> list[tuple[float, float]]:
+        """When the host began to issue each row of the last run, and the seconds that this took it."""
+
     def new_host_storage(self, size_bytes: int) -> torch.Tensor:
         """Bytes in host memory that `copy` is fast with."""
 
-    def new_storage(self, size_bytes: int) -> torch.Tensor:
-        """Bytes on the device."""
+    def new_storage(self, size_bytes: int, lane: int) -> torch.Tensor:
+        """Bytes on the device, which `lane` owns: a row of it is to release them."""
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
         """Copy bytes between device and host, on the lane of the row that calls it."""
@@ -38,10 +51,16 @@ class Lanes(Protocol):
 class CpuLanes:
     """All rows run inline in issue order, whatever their lane: order alone keeps every wait."""
 
+    device = torch.device("cpu")
+    allocated_peak_bytes = None
+
     def __init__(self) -> None:
         keep_freed_memory()
         self._starts_s: list[float] = []
         self._ends_s: list[float] = []
+
+    def hold(self, seconds: float) -> None:
+        pass
 
     def start(self, num_rows: int) -> None:
         self._starts_s = [0.0] * num_rows
@@ -58,10 +77,15 @@ class CpuLanes:
         zero_s = self._zero_s
         return [time_s - zero_s for time_s in self._starts_s], [time_s - zero_s for time_s in self._ends_s]
 
+    def issue_times(self) -> list[tuple[float, float]]:
+        """The gap before each row: rows run on the host itself."""
+        before_s = [self._zero_s, *self._ends_s[:-1]]
+        return [(end - self._zero_s, start - end) for end, start in zip(before_s, self._starts_s, strict=False)]
+
     def new_host_storage(self, size_bytes: int) -> torch.Tensor:
         return torch.zeros(size_bytes, dtype=torch.uint8)
 
-    def new_storage(self, size_bytes: int) -> torch.Tensor:
+    def new_storage(self, size_bytes: int, lane: int) -> torch.Tensor:
         return torch.empty(size_bytes, dtype=torch.uint8)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:

@@ -16,11 +16,16 @@ WARM_UP = 2
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
-    """One plan on real hardware: its timed runs, its metered memory, and how far it is from eager PyTorch."""
+    """One plan on real hardware: its timed runs, its metered memory, and how far it is from eager PyTorch.
+
+    ``allocated_peak_bytes`` is what PyTorch's allocator had handed out at most in the last run, with workspaces,
+    rounding and all else on the device; ``None`` on a CPU, where it does not count.
+    """
 
     runs: tuple[Timeline, ...]
     memory: MemoryProfile
     max_abs_difference: float
+    allocated_peak_bytes: int | None
 
     @property
     def median_run(self) -> Timeline:
@@ -38,8 +43,8 @@ def measure(
 ) -> list[Measured]:
     """Measure every plan of ``plans``; the timed runs take turns, so that a slow minute strikes all of them alike.
 
-    Trains the module of ``bound`` by one step a run. ``after_run()`` is called after each run, warm-up too,
-    ``progress(done, all)`` after each round of them.
+    Runs on the device that ``bound`` is on, and trains its module by one step a run. ``after_run()`` is called after
+    each run, warm-up too, ``progress(done, all)`` after each round of them.
     """
     executors = [Executor(plan, bound) for plan in plans]
     metered = []
@@ -59,8 +64,14 @@ def measure(
         if progress is not None:
             progress(number + 1, WARM_UP + runs)
     found = []
-    for (memory, difference), timelines in zip(metered, timed, strict=True):
+    for executor, (memory, difference), timelines in zip(executors, metered, timed, strict=True):
         assert memory is not None, "a metered run measures memory"
-        runs_with_memory = tuple(with_memory(timeline, memory) for timeline in timelines)
-        found.append(Measured(runs=runs_with_memory, memory=memory, max_abs_difference=difference))
+        found.append(
+            Measured(
+                runs=tuple(with_memory(timeline, memory) for timeline in timelines),
+                memory=memory,
+                max_abs_difference=difference,
+                allocated_peak_bytes=executor.lanes.allocated_peak_bytes,
+            )
+        )
     return found

@@ -13,7 +13,7 @@ from stepsim.executor import Executor, record, use_threads
 from stepsim.executor.eager import eager_step, max_abs_difference
 from stepsim.executor.instructions import Instruction
 from stepsim.executor.lanes import CpuLanes
-from stepsim.executor.record import COPY_SIZES_BYTES
+from stepsim.executor.record import COPY_SIZES_BYTES, WARM_UP
 from stepsim.memory import memory_profile
 from stepsim.plan import TaskKind
 from stepsim.strategies.memory.schedule import Action
@@ -23,9 +23,15 @@ from stepsim.strategies.memory.schedule import Action
 class Counted:
     """Lanes with a clock of their own: each row takes one second. They are no `CpuLanes`, and note every call."""
 
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    allocated_peak_bytes: int | None = None
     calls: list[str] = field(default_factory=list)
     rows: list[Instruction] = field(default_factory=list)
     copied: list[tuple[int, int]] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+
+    def hold(self, seconds: float) -> None:
+        self.calls.append("hold")
 
     def start(self, num_rows: int) -> None:
         self.calls.append(f"start {num_rows}")
@@ -40,12 +46,16 @@ class Counted:
         self.calls.append("finish")
         return [float(row.row) for row in self.rows], [row.row + 1.0 for row in self.rows]
 
+    def issue_times(self) -> list[tuple[float, float]]:
+        return [(float(row.row), 0.25) for row in self.rows]
+
     def new_host_storage(self, size_bytes: int) -> torch.Tensor:
         self.calls.append("new host storage")
         return torch.zeros(size_bytes, dtype=torch.uint8)
 
-    def new_storage(self, size_bytes: int) -> torch.Tensor:
+    def new_storage(self, size_bytes: int, lane: int) -> torch.Tensor:
         self.calls.append("new storage")
+        self.owners.append(lane)
         return torch.empty(size_bytes, dtype=torch.uint8)
 
     def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
@@ -95,13 +105,37 @@ def test_every_swap_is_one_copy_of_all_its_bytes() -> None:
     assert lanes.copied == [(size, size) for size in moved.tolist()]
 
 
+def test_what_is_swapped_in_is_taken_from_the_lane_that_owns_it_and_not_from_that_of_the_copy() -> None:
+    bound, lanes = bound_to(tiny_transformer), Counted()
+    plan = plan_of(bound, policy_of(bound, Action.SWAP))
+    swapped_in = plan.tasks.kind == TaskKind.SWAP_IN
+
+    Executor(plan, bound, lanes).run()
+
+    compute = plan.streams.name.index("compute")
+    assert lanes.owners == [compute] * int(swapped_in.sum())
+    assert compute not in plan.tasks.stream[swapped_in]
+
+
 def test_recording_goes_through_the_same_lanes() -> None:
     lanes = Counted()
 
     trace = record([bound_to(tiny_transformer)], lanes, repeats=1)
 
     assert (trace.of("kernel", "copy")["duration_s"] == 1.0).all()
+    assert (trace.of("launch")["duration_s"] == 0.25).all()
     assert {size for size, _ in lanes.copied} == set(COPY_SIZES_BYTES)
+
+
+def test_each_pass_of_a_recording_gives_the_host_a_start() -> None:
+    lanes = Counted()
+
+    record([bound_to(tiny_transformer)], lanes, repeats=3)
+
+    starts = [place for place, call in enumerate(lanes.calls) if call.startswith("start")]
+    assert len(starts) == WARM_UP + 3
+    assert all(lanes.calls[place - 1] == "hold" for place in starts)
+    assert lanes.calls.count("hold") == len(starts)
 
 
 def test_the_cpu_runs_rows_inline_in_issue_order_whatever_their_lane() -> None:
@@ -128,6 +162,8 @@ def test_the_cpu_runs_rows_inline_in_issue_order_whatever_their_lane() -> None:
     assert all(start <= end for start, end in zip(starts_s, ends_s, strict=True))
     assert all(end <= start for end, start in zip(ends_s, starts_s[1:], strict=False))
     assert starts_s[0] >= 0
+    assert [begun_s + gap_s for begun_s, gap_s in lanes.issue_times()] == pytest.approx(starts_s, abs=1e-9)
+    assert [begun_s for begun_s, _ in lanes.issue_times()] == [0.0, *ends_s[:-1]]
 
 
 def test_each_run_has_a_clock_of_its_own() -> None:
@@ -144,6 +180,7 @@ def test_each_run_has_a_clock_of_its_own() -> None:
     assert all(starts_s[0] >= 0 for starts_s, _ in times)
     assert times[0] is not times[1]
     assert lanes.finish() == ([], [])
+    assert lanes.issue_times() == []
 
 
 @pytest.mark.parametrize(("asked", "given"), [(2, 2), (1, 1), (None, max(1, (os.cpu_count() or 1) - 1))])

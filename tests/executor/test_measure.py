@@ -77,6 +77,6 @@ def test_the_median_run_is_one_of_the_runs_the_upper_one_of_two(seconds, median)
     rows = np.ones(len(plan))
     runs = tuple(Timeline.of(plan, 0 * rows, second * rows, "measured") for second in seconds)
 
-    measured = Measured(runs=runs, memory=memory_profile(plan), max_abs_difference=0.0)
+    measured = Measured(runs=runs, memory=memory_profile(plan), max_abs_difference=0.0, allocated_peak_bytes=None)
 
     assert measured.median_run.makespan_s == median

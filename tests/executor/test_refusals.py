@@ -49,6 +49,14 @@ def too_many_outputs(plan: OneRow) -> None:
     plan.builder.compute(plan.work(), plan.stream, reads=plan.inputs(), writes=outputs, allocates=outputs)
 
 
+def output_of_another_stream(plan: OneRow) -> None:
+    (op, *_), tensors = plan.bound.workload.ops, plan.bound.workload.tensors
+    foreign = plan.builder.stream("other", plan.cpu)
+    size_bytes = tensors[op.outputs[0]].size_bytes
+    made = plan.builder.buffer(size_bytes, plan.cpu, owner=foreign, tensor=op.outputs[0], name="made")
+    plan.builder.compute(plan.work(), plan.stream, reads=plan.inputs(), writes=[made], allocates=[made])
+
+
 def inputs_in_another_order(plan: OneRow) -> None:
     first, *others = plan.inputs()
     plan.builder.compute(plan.work(), plan.stream, reads=[*others, first])
@@ -115,6 +123,7 @@ def nothing(plan: OneRow) -> None:
         (too_few_inputs, "row 0: reads 0 buffers, op 'convolution' takes 3"),
         (too_few_outputs, "row 0: makes 0 buffers, op 'convolution' gives 1"),
         (too_many_outputs, "row 0: makes 2 buffers, op 'convolution' gives 1"),
+        (output_of_another_stream, "row 0: makes buffer 'made', which another stream owns"),
         (inputs_in_another_order, r"row 0: buffer 'b1' is \(6, 3, 3, 3\), where \(2, 3, 8, 8\) is read"),
         (inputs_of_no_tensor, "row 0: buffer 'b3' stands for no tensor of the graph"),
         (several_ops, "row 0: its work names 2 ops of the graph, the executor runs one"),
