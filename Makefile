@@ -4,19 +4,23 @@
 # make format  let ruff mend what it can
 # make bench   speed of the simulator and the searches
 # make clean   remove what the others made
+# make check-data  what needs measured data (CONTRIBUTING.md): fails where they are absent, where test would skip
 #
 # Each makes .venv and installs what it needs when that is missing. Another Python: make test PYTHON=python3.12
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test check-data lint format bench clean
 
 demo: .venv/.installed
 	$(BIN)/stepsim demo -o demo-output
 
 test: lint
 	$(BIN)/python -m pytest
+
+check-data: .venv/.installed
+	STEPSIM_REQUIRE_DATA=1 $(BIN)/python -m pytest -m needs_data
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

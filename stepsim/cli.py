@@ -4,28 +4,46 @@ A user's mistake is one line on stderr and exit code 2. With ``--json`` the last
 """
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from stepsim import __version__
-from stepsim.commands import VERBS
+from stepsim.commands import GROUPS, VERBS
 from stepsim.errors import StepsimError
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line. Where it is defined differs between versions; its subclass is public."""
 
-app = typer.Typer(
-    add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["--help", "-h"]}
-)
-for verb in VERBS:
-    app.command(verb.__name__.removesuffix("_"))(verb)
+
+def _app_of(verbs: Iterable[Callable[..., None]], about: str | None = None) -> typer.Typer:
+    app = typer.Typer(
+        help=about,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    for verb in verbs:
+        app.command(verb.__name__.removesuffix("_"))(verb)
+    return app
+
+
+app = _app_of(VERBS)
+for group in GROUPS:
+    app.add_typer(_app_of(group.verbs, group.help), name=group.noun)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn
+        return _run(given)
+
+
+def _run(given: list[str]) -> int:
     try:
         code = app(args=given or ["--help"], prog_name="stepsim", standalone_mode=False)
     except StepsimError as error:
@@ -41,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse(problem: str) -> int:
     print("stepsim:", " ".join(problem.splitlines()), file=sys.stderr)
     return 2
+
+
+def _warn(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """One line, as for a refusal; what warns developers of other packages is not for users."""
+    if issubclass(category, UserWarning):
+        print("stepsim: warning:", " ".join(str(message).splitlines()), file=sys.stderr)
 
 
 def _print_version(wanted: bool) -> None:

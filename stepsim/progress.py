@@ -16,7 +16,13 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=STDERR) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, number: bar.update(task, completed=done, total=number)
+        try:
+            yield lambda done, number: bar.update(task, completed=done, total=number)
+        except BaseException:
+            bar.live.transient = True  # What ended the block has a line of its own: nothing is left of the bar.
+            bar.live.stop()
+            bar.disable = True
+            raise
 
 
 def say(text: str, *, title: str = "") -> None:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepsim.cli import main
+import typer
+
+from stepsim.cli import app, main
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,28 @@ def done(*arguments: object) -> Ran:
 
 
 def refused(*arguments: object) -> str:
-    """The message of a command that must fail as users' mistakes do: one line, exit code 2, and nothing written."""
+    """The message of a command that must fail as users' mistakes do: one line, exit code 2, and nothing written.
+
+    Warnings may stand before it.
+    """
     before = listing()
     ran = stepsim(*arguments)
-    lines = ran.err.splitlines()
+    lines = [line for line in ran.err.splitlines() if not line.startswith("stepsim: warning: ")]
     assert ran.code == 2, (ran.out, ran.err)
     assert len(lines) == 1, ran.err
     assert lines[0].startswith("stepsim: ")
     assert ran.out == ""
     assert listing() == before
     return lines[0].removeprefix("stepsim: ")
+
+
+def commands() -> dict[str, Any]:
+    """Every command by the words that name it, those of a group with the group's noun before."""
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        below = getattr(command, "commands", None)
+        found |= {name: command} if below is None else {f"{name} {verb}": under for verb, under in below.items()}
+    return found
 
 
 def listing() -> dict[str, bytes]:

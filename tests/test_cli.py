@@ -6,18 +6,18 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import typer
-from command_line import done, refused, stepsim
+from command_line import commands, done, refused, stepsim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loop_files import BATCH, FACTORY, KINETO, walk_the_loop, write_model
 
 from stepsim import __version__
-from stepsim.cli import app, main
+from stepsim.cli import main
 from stepsim.plan import Plan
 from stepsim.plan.builder import PlanBuilder
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[1]
 
 OPTIONS = {
     "demo": ["--quick", "--output", "-o", "--json"],
-    "capture": ["FACTORY", "--batch", "--output", "-o", "--json"],
-    "record": ["FACTORY", "--batch", "--repeats", "--threads", "--output", "-o", "--json"],
+    "capture": ["FACTORY", "--batch", "--device", "--output", "-o", "--json"],
+    "record": ["FACTORY", "--batch", "--repeats", "--device", "--threads", "--output", "-o", "--json"],
     "import": ["FILE", "--output", "-o", "--json"],
     "fit": ["TRACE", "--output", "-o", "--json"],
     "plan": ["WORKLOAD", "--machine", "--strategy", "--memory", "--calibration", "--output", "-o", "--json"],
@@ -46,11 +46,12 @@ OPTIONS = {
         "-o",
         "--json",
     ],
-    "execute": ["PLAN", "FACTORY", "--threads", "--output", "-o", "--json"],
+    "execute": ["PLAN", "FACTORY", "--device", "--threads", "--output", "-o", "--json"],
     "validate": [
         "PLAN",
         "FACTORY",
         "--calibration",
+        "--device",
         "--machine",
         "--strategy",
         "--runs",
@@ -61,6 +62,10 @@ OPTIONS = {
     "replay": ["TRACE", "--json"],
     "machines": ["NAME", "--plot", "--json"],
     "show": ["FILE"],
+    "traces show": ["FILE", "--plot", "--json"],
+    "data fetch": ["NAME", "--json"],
+    "data list": ["NAME", "--json"],
+    "data path": ["--json"],
 }
 """All commands, in the order of the data flow, with all that they take. Whoever adds one says so here."""
 
@@ -108,8 +113,6 @@ def in_a_new_process(*arguments, **environment):
 
 
 def test_the_commands_and_their_options_are_those_of_the_list():
-    verbs = typer.main.get_command(app).commands
-
     found = {
         name: [
             option
@@ -117,7 +120,7 @@ def test_the_commands_and_their_options_are_those_of_the_list():
             for option in ([parameter.metavar] if parameter.param_type_name == "argument" else parameter.opts)
             if option != "--help"
         ]
-        for name, verb in verbs.items()
+        for name, verb in commands().items()
     }
 
     assert found == OPTIONS
@@ -126,9 +129,9 @@ def test_the_commands_and_their_options_are_those_of_the_list():
 
 @pytest.mark.parametrize("verb", OPTIONS)
 def test_each_command_explains_itself_and_every_option(verb):
-    command = typer.main.get_command(app).commands[verb]
+    command = commands()[verb]
 
-    shown = done(verb, "--help").out
+    shown = done(*verb.split(), "--help").out
 
     assert f"stepsim {verb}" in shown
     assert command.help
@@ -137,13 +140,13 @@ def test_each_command_explains_itself_and_every_option(verb):
 
 def test_without_arguments_it_shows_the_help():
     assert stepsim() == done("--help") == done("-h")
-    assert all(verb in stepsim().out for verb in OPTIONS)
+    assert all(verb.partition(" ")[0] in stepsim().out for verb in OPTIONS)
 
 
 def test_the_strategies_that_help_names_are_those_that_there_are():
     from stepsim.strategies import STRATEGIES
 
-    (option,) = (p for p in typer.main.get_command(app).commands["plan"].params if p.name == "strategy")
+    (option,) = (p for p in commands()["plan"].params if p.name == "strategy")
 
     assert option.help == f"{', '.join(list(STRATEGIES)[:-1])} or {list(STRATEGIES)[-1]}."
 
@@ -312,7 +315,8 @@ def test_execute_tells_what_was_measured_beside_plain_pytorch(files):
     ran = done("execute", files.plan, FACTORY, "--json")
 
     predicted = done("simulate", files.plan, "--machine", files.machine, "--calibration", files.calibration, "--json")
-    assert set(ran.facts) == {"measured_s", "measured_peak_bytes", "gradient_max_abs_difference"}
+    keys = {"measured_s", "measured_peak_bytes", "allocated_peak_bytes", "gradient_max_abs_difference"}
+    assert set(ran.facts) == keys
     assert ran.facts["measured_s"] > 0
     assert ran.facts["measured_peak_bytes"] == predicted.facts["peak_bytes"]["cpu0"]
     assert ran.facts["gradient_max_abs_difference"] == 0
@@ -496,6 +500,16 @@ def test_a_plan_that_was_not_made_of_a_captured_step_cannot_be_executed(here):
     assert refused("execute", "by-hand.plan", FACTORY).startswith("by-hand.plan: ")
 
 
+@pytest.mark.parametrize("verb", ["capture", "record", "execute", "validate"])
+def test_a_device_that_is_not_here_is_refused_in_one_line_before_anything_is_built(files, here, verb):
+    plan = () if verb in ("capture", "record") else (files.plan,)
+    calibration = ("--calibration", files.calibration) if verb == "validate" else ()
+
+    message = refused(verb, *plan, "tiny_cli_model:broken", *calibration, "--device", "cuda:99")
+
+    assert message.startswith("device 'cuda:99' is not here; there is cpu")
+
+
 def test_a_plan_of_another_module_is_refused_by_both_graphs(files, here):
     assert "the plan is for graph" in refused("execute", files.plan, "stepsim.workloads.models:small_resnet")
 
@@ -564,6 +578,8 @@ def test_a_calibration_that_does_not_say_its_threads_cannot_be_validated(files, 
         (["show", "a", "b"], "b"),
         (["simulate", "p.plan", "--machine", "this_cpu", "--fast"], "--fast"),
         (["dance"], "'dance'"),
+        (["data"], "Missing command; see stepsim data --help"),
+        (["data", "dance"], "'dance'; see stepsim data --help"),
     ],
     ids=" ".join,
 )
@@ -706,3 +722,17 @@ def test_a_slip_of_ours_is_not_hidden(here, monkeypatch):
 
     with pytest.raises(ZeroDivisionError):
         main(["execute", "p.plan", FACTORY])
+
+
+def test_a_warning_is_one_line_on_stderr_and_no_refusal(here, monkeypatch):
+    def warning(*_: object, **__: object) -> int:
+        warnings.warn("size 3 lies\noutside", stacklevel=1)
+        warnings.warn("for developers", DeprecationWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr("stepsim.cli.app", warning)
+
+    ran = stepsim("machines")
+
+    assert ran.code == 0
+    assert ran.err == "stepsim: warning: size 3 lies outside\n"
