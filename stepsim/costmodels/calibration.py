@@ -137,7 +137,8 @@ def _fit_roofline(timed: pd.DataFrame, work: MeasuredTable) -> Roofline:
 
 
 def _fit_transfers(copies: pd.DataFrame) -> dict[str, InterpolatedTransferModel]:
-    named = copies["source"] + " to " + copies["destination"]
+    """Of a GPU's copies those of pinned memory, which swaps go through."""
+    named = (copies["source"] + " to " + copies["destination"]).str.replace("pinned", "host")
     found = [name for name in DIRECTIONS if (named == name).any()]
     return {name: InterpolatedTransferModel().fit(copies[named == name]) for name in found}
 

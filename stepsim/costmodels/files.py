@@ -37,6 +37,7 @@ class _Roofline(_Strict):
 
     flop_per_s: _Positive | None
     bytes_per_s: _Positive | None
+    fitted: dict[Literal["flop", "size_bytes"], Annotated[list[_NotNegative], Field(min_length=2, max_length=2)]]
     left_out_error: _NotNegative
 
 
@@ -75,16 +76,10 @@ def write_calibration(calibration: Calibration, path: str | Path) -> None:
         "roofline": {
             "flop_per_s": _shown(roofline.flop_per_s_),
             "bytes_per_s": _shown(roofline.bytes_per_s_),
+            "fitted": {name: list(ends) for name, ends in roofline.fitted_.items()},
             "left_out_error": roofline.left_out_error_,
         },
-        "transfers": {
-            name: {
-                "size_bytes": model.size_bytes_.tolist(),
-                "seconds": model.seconds_.tolist(),
-                "size_error": model.size_error_,
-            }
-            for name, model in calibration.transfers.items()
-        },
+        "transfers": {name: model.as_json() for name, model in calibration.transfers.items()},
         "repeat_error": work.repeat_error_,
         "work": {signature: asdict(entry) for signature, entry in work.entries_.items()},
     }
@@ -105,23 +100,18 @@ def read_calibration(path: str | Path) -> Calibration:
     work.repeat_error_ = body.repeat_error
     roofline.flop_per_s_ = _bound(body.roofline.flop_per_s)
     roofline.bytes_per_s_ = _bound(body.roofline.bytes_per_s)
+    roofline.fitted_ = {name: (low, high) for name, (low, high) in body.roofline.fitted.items()}
     roofline.left_out_error_ = body.roofline.left_out_error
     return Calibration(
         machine=body.machine,
         work=work,
         roofline=roofline,
-        transfers={name: _transfers(entry) for name, entry in body.transfers.items()},
+        transfers={
+            name: InterpolatedTransferModel.from_json(entry.model_dump()) for name, entry in body.transfers.items()
+        },
         launch_s=body.launch_s,
         provenance=body.provenance,
     )
-
-
-def _transfers(entry: _Transfers) -> InterpolatedTransferModel:
-    model = InterpolatedTransferModel()
-    model.size_bytes_ = np.array(entry.size_bytes, dtype=np.float64)
-    model.seconds_ = np.array(entry.seconds, dtype=np.float64)
-    model.size_error_ = entry.size_error
-    return model
 
 
 def _shown(rate: float) -> float | None:

@@ -1,7 +1,10 @@
 """What every cost model is: `fit` on samples, `predict` for tasks, and each prediction says how far to trust it."""
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
+from weakref import WeakSet
 
 import numpy as np
 import pandas as pd
@@ -36,7 +39,7 @@ class CostModel(Protocol):
     def features(self) -> tuple[str, ...]: ...
 
     def fit(self, samples: pd.DataFrame) -> Self:
-        """Raises `CalibrationError` for too few samples, one size only, or seconds that are no positive numbers."""
+        """Raises `CalibrationError` for too few samples, one size only, constant times, or seconds that are not > 0."""
 
     def predict(self, tasks: pd.DataFrame) -> Prediction:
         """Raises `NotFittedError` before `fit`. Warns once, with the range, for tasks outside the fitted range."""
@@ -54,6 +57,46 @@ def check_samples(
             kept = np.isfinite(values) & (values > 0 if bound == "> 0" else values >= 0)
             for place in np.flatnonzero(~kept):
                 raise CalibrationError(f"{model}, sample {place}: {column} must be {bound}, got {values[place]}")
+
+
+def check_varied(model: str, samples: pd.DataFrame, feature: str) -> None:
+    """Raises `CalibrationError` for samples that tell nothing of ``feature``: one value only, or constant times."""
+    num_values = samples[feature].nunique()
+    if num_values < 2:
+        raise CalibrationError(f"{model}: {feature} must have at least 2 different values, got {num_values}")
+    check_varied_times(model, samples)
+
+
+def check_varied_times(model: str, samples: pd.DataFrame) -> None:
+    """Raises `CalibrationError` for samples that all took the same: no clock gives such times of different work."""
+    if samples["seconds"].nunique() == 1:
+        seconds = samples["seconds"].iloc[0]
+        raise CalibrationError(f"{model}: constant times: all {len(samples)} samples took {seconds:g} s")
+
+
+def range_of(samples: pd.DataFrame, features: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    """Smallest and largest value of each of ``features``."""
+    return {name: (float(samples[name].min()), float(samples[name].max())) for name in features}
+
+
+_WARNED: WeakSet[object] = WeakSet()
+
+
+def warn_outside(model: object, tasks: pd.DataFrame, fitted: Mapping[str, tuple[float, float]]) -> NDArray[np.bool_]:
+    """Whether each task lies within the ``fitted`` ranges of its features. Shape (tasks,).
+
+    The first task outside makes one warning with feature, value and range, and no other follows for this ``model``.
+    """
+    in_range = np.full(len(tasks), True)
+    for feature, (low, high) in fitted.items():
+        values = tasks[feature].to_numpy(float)
+        inside = (values >= low) & (values <= high)
+        in_range &= inside
+        if not inside.all() and model not in _WARNED:
+            _WARNED.add(model)
+            text = f"{feature} {values[~inside][0]:g} lies outside the fitted range {low:g} to {high:g}"
+            warnings.warn(f"{type(model).__name__}: {text}: its time is extrapolated", stacklevel=3)
+    return in_range
 
 
 def check_fitted(model: object, learnt: str) -> None:

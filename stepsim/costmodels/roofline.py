@@ -1,12 +1,21 @@
 """The roofline: work takes as long as its FLOP or its bytes need, at the rates that this machine achieves."""
 
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.model import Prediction, check_fitted, check_samples, uniform
+from stepsim.costmodels.model import (
+    Prediction,
+    check_fitted,
+    check_samples,
+    check_varied_times,
+    range_of,
+    uniform,
+    warn_outside,
+)
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
 
@@ -21,6 +30,8 @@ class Roofline:
     flop_per_s_, bytes_per_s_
         Median rates: bytes over work without FLOP, FLOP over work that is bound by them. A rate that no work has shown
         is infinite: it bounds nothing.
+    fitted_
+        Smallest and largest value of each feature.
     left_out_error_
         Mean absolute relative error for a piece of work that is left out of the fit.
     """
@@ -29,6 +40,7 @@ class Roofline:
 
     flop_per_s_: float
     bytes_per_s_: float
+    fitted_: Mapping[str, tuple[float, float]]
     left_out_error_: float
 
     def fit(self, samples: pd.DataFrame) -> Self:
@@ -36,11 +48,13 @@ class Roofline:
         if len(samples) < 2:
             raise CalibrationError(f"a roofline needs at least 2 pieces of work, got {len(samples)}")
         check_samples("a roofline", samples, not_negative=self.features)
+        check_varied_times("a roofline", samples)
         flop, size_bytes, seconds = (samples[name].to_numpy(float) for name in (*self.features, "seconds"))
         rates = _rates(flop, size_bytes, seconds)
         if np.isinf(rates).all():
             raise CalibrationError("a roofline needs work that computes or moves anything, got none")
         self.flop_per_s_, self.bytes_per_s_ = rates
+        self.fitted_ = range_of(samples, self.features)
         errors = []
         for left_out in range(len(seconds)):
             rest = np.arange(len(seconds)) != left_out
@@ -55,7 +69,12 @@ class Roofline:
         check_fitted(self, "flop_per_s_")
         flop, size_bytes = (tasks[name].to_numpy(float) for name in self.features)
         seconds = _seconds(flop, size_bytes, (self.flop_per_s_, self.bytes_per_s_))
-        return uniform(seconds, Origin.ROOFLINE, spread=float(np.log1p(self.left_out_error_)))
+        return uniform(
+            seconds,
+            Origin.ROOFLINE,
+            spread=float(np.log1p(self.left_out_error_)),
+            in_range=warn_outside(self, tasks, self.fitted_),
+        )
 
 
 def _rates(

@@ -1,21 +1,22 @@
 """Transfers: seconds by size, interpolated between measured sizes."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.model import Prediction, check_fitted, check_samples, uniform
-from stepsim.errors import CalibrationError
+from stepsim.costmodels.model import Prediction, check_fitted, check_samples, check_varied, uniform, warn_outside
 from stepsim.plan import Origin
 
 
 class InterpolatedTransferModel:
-    """Time of a copy by its size, on a straight line in log time over log size between measured sizes.
+    """Time of a copy by its size, on a straight line between measured sizes.
 
-    The bandwidth of a copy depends on its size (latency, caches), so no one line fits. Below the smallest size time is
-    constant (latency); above the largest the last measured bandwidth holds. Never decreasing in size.
+    The bandwidth of a copy depends on its size (latency, caches), so no one line fits; between neighbours latency plus
+    bytes over bandwidth is one. Below the smallest size time is constant (latency); above the largest the last measured
+    bandwidth holds. Never decreasing in size.
 
     Attributes
     ----------
@@ -35,32 +36,55 @@ class InterpolatedTransferModel:
 
     def fit(self, samples: pd.DataFrame) -> Self:
         """Fit to transfers with columns ``size_bytes`` and ``seconds``. Raises `CalibrationError`."""
-        if samples["size_bytes"].nunique() < 2:
-            raise CalibrationError(f"transfers need at least 2 sizes, got {samples['size_bytes'].nunique()}")
         check_samples("transfers", samples, positive=("size_bytes", "seconds"))
+        check_varied("transfers", samples, "size_bytes")
         middle = samples.groupby("size_bytes")["seconds"].median().sort_index()
         self.size_bytes_ = middle.index.to_numpy(dtype=float)
-        times = np.log(middle.to_numpy(dtype=float))
-        self.seconds_ = np.exp(_monotone(times))
-        self.size_error_ = _left_out_error(np.log(self.size_bytes_), times)
+        times = middle.to_numpy(dtype=float)
+        self.seconds_ = np.exp(monotone(np.log(times)))
+        self.size_error_ = _left_out_error(self.size_bytes_, times)
         return self
 
     def predict(self, tasks: pd.DataFrame) -> Prediction:
         """Seconds for each ``size_bytes``."""
         check_fitted(self, "seconds_")
-        asked = tasks["size_bytes"].to_numpy(float)
-        size = np.maximum(asked, self.size_bytes_[0])
-        inside = np.exp(np.interp(np.log(size), np.log(self.size_bytes_), np.log(self.seconds_)))
-        above = self.seconds_[-1] * size / self.size_bytes_[-1]
         return uniform(
-            np.where(size > self.size_bytes_[-1], above, inside),
+            self.seconds_of(tasks["size_bytes"].to_numpy(float)),
             Origin.INTERPOLATED,
             spread=float(np.log1p(self.size_error_ or 0.0)),
-            in_range=(asked >= self.size_bytes_[0]) & (asked <= self.size_bytes_[-1]),
+            in_range=warn_outside(self, tasks, {"size_bytes": self.range_bytes}),
         )
 
+    @property
+    def range_bytes(self) -> tuple[float, float]:
+        """Smallest and largest measured size."""
+        return float(self.size_bytes_[0]), float(self.size_bytes_[-1])
 
-def _monotone(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def seconds_of(self, size_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds for each of ``size_bytes``, without a word on the range."""
+        size = np.maximum(size_bytes, self.size_bytes_[0])
+        inside = np.interp(size, self.size_bytes_, self.seconds_)
+        above = self.seconds_[-1] * size / self.size_bytes_[-1]
+        return np.asarray(np.where(size > self.size_bytes_[-1], above, inside))
+
+    def as_json(self) -> dict[str, Any]:
+        check_fitted(self, "seconds_")
+        return {
+            "size_bytes": self.size_bytes_.tolist(),
+            "seconds": self.seconds_.tolist(),
+            "size_error": self.size_error_,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        model = cls()
+        model.size_bytes_ = np.array(body["size_bytes"], dtype=np.float64)
+        model.seconds_ = np.array(body["seconds"], dtype=np.float64)
+        model.size_error_ = body["size_error"]
+        return model
+
+
+def monotone(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The closest sequence that never falls: neighbours out of order share their mean.
 
     Pool adjacent violators: Ayer et al., "An empirical distribution function for sampling with incomplete
@@ -76,9 +100,6 @@ def _monotone(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _left_out_error(sizes: NDArray[np.float64], times: NDArray[np.float64]) -> float | None:
-    """Both in logarithms."""
     inner = range(1, len(times) - 1)
-    errors = [
-        abs(np.expm1(np.interp(sizes[i], sizes[[i - 1, i + 1]], times[[i - 1, i + 1]]) - times[i])) for i in inner
-    ]
+    errors = [abs(np.interp(sizes[i], sizes[[i - 1, i + 1]], times[[i - 1, i + 1]]) / times[i] - 1) for i in inner]
     return float(np.mean(errors)) if errors else None

@@ -65,6 +65,7 @@ FIELDS = [
     ("launch_s",),
     ("roofline",),
     ("roofline", "bytes_per_s"),
+    ("roofline", "fitted"),
     ("transfers",),
     ("transfers", "device to host", "seconds"),
     ("repeat_error",),

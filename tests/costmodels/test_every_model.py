@@ -1,7 +1,9 @@
 """What every fitted model promises, whatever it models."""
 
+import json
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,10 @@ from recordings import copy_rows, frame, launch_rows, recorded, work_rows
 from small_machines import gpus
 
 from stepsim.costmodels import Calibration
+from stepsim.costmodels.alpha_beta import AlphaBeta
+from stepsim.costmodels.collectives import CollectiveTable
+from stepsim.costmodels.copies import CopyModel, Lines
+from stepsim.costmodels.launches import LaunchModel
 from stepsim.costmodels.measured import MeasuredTable
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
@@ -63,6 +69,22 @@ def price_one_plan(calibration):
     return calibration.task_costs(plan, gpus()).seconds_alone(plan, gpus())
 
 
+def sized(seconds_of, *facts, sizes=tuple(4**k for k in range(5, 15))):
+    """Samples of all sizes for each of the mappings ``facts``."""
+    rows = [{**fact, "size_bytes": size, "seconds": seconds_of(size)} for fact in facts for size in sizes]
+    return pd.DataFrame(rows)
+
+
+def line_s(size_bytes):
+    return 1e-5 + size_bytes / 1e10
+
+
+COPIES = sized(line_s, {"source": "pinned", "destination": "device", "opposite": False, "at_once": 1})
+COLLECTIVES = sized(line_s, *({"collective": "all_reduce", "ranks": ranks, "nodes": 1} for ranks in (2, 4, 8)))
+KERNELS = sized(lambda size: max(4e-6, size / 1e11), {"mode": "stream"})
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*lies outside the fitted range")
+
 MODELS = {
     "measured table": Case(
         tasks=pd.DataFrame({"work": ["matrix", "small"]}),
@@ -79,6 +101,14 @@ MODELS = {
         samples=timed(work_rows()),
         new=Roofline,
     ),
+    "lines": Case(new=Lines, samples=COPIES, tasks=pd.DataFrame({"size_bytes": [1, 5000, 2**40]})),
+    "copies": Case(new=CopyModel, samples=COPIES, tasks=COPIES.assign(opposite=True).drop(columns="seconds")),
+    "collective table": Case(new=CollectiveTable, samples=COLLECTIVES, tasks=COLLECTIVES.assign(ranks=5)),
+    "compact collective table": Case(
+        new=lambda: CollectiveTable(compact=True), samples=COLLECTIVES, tasks=COLLECTIVES.assign(ranks=5)
+    ),
+    "alpha beta": Case(new=AlphaBeta, samples=COLLECTIVES, tasks=COLLECTIVES.assign(ranks=16)),
+    "launches": Case(new=LaunchModel, samples=KERNELS, tasks=KERNELS),
 }
 
 CALIBRATION = CalibrationCase(
@@ -185,7 +215,7 @@ def test_a_sample_of_a_senseless_size_is_refused(case, size_bytes):
     refusal(case, spoilt)
 
 
-@pytest.mark.parametrize("name", ["transfers", "roofline"])
+@pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table"}))
 def test_a_single_sample_is_refused_where_a_line_needs_two(name):
     case = MODELS[name]
 
@@ -195,7 +225,65 @@ def test_a_single_sample_is_refused_where_a_line_needs_two(name):
 def test_transfers_all_of_one_size_are_refused():
     case = MODELS["transfers"]
 
-    assert "at least 2 sizes, got 1" in refusal(case, case.samples.assign(size_bytes=10))
+    assert "at least 2 different values, got 1" in refusal(case, case.samples.assign(size_bytes=10))
+
+
+VARIED = pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table"}))
+
+SHIPPED = pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table", "roofline"}))
+"""Models with a JSON form of their own."""
+
+
+@VARIED
+def test_constant_times_are_refused_with_the_time(name):
+    case = MODELS[name]
+
+    assert "constant times: all" in refusal(case, case.samples.assign(seconds=3.5))
+    assert "3.5 s" in refusal(case, case.samples.assign(seconds=3.5))
+
+
+@VARIED
+def test_a_model_warns_of_the_first_task_outside_its_range_and_only_once(name, recwarn):
+    case = MODELS[name]
+    model = case.fit(case.new(), case.samples)
+    far = case.samples.assign(size_bytes=1e15)
+
+    model.predict(far)
+    model.predict(far)
+
+    (warned,) = recwarn.list
+    assert re.search(r"_bytes 1e\+15 lies outside the fitted range \d+ to [\d.e+]+: its time", str(warned.message))
+
+
+@SHIPPED
+def test_a_model_that_went_through_json_predicts_the_same(name):
+    case = MODELS[name]
+    model = case.fit(case.new(), case.samples)
+
+    again = type(model).from_json(json.loads(json.dumps(model.as_json(), allow_nan=False)))
+
+    for told, before in zip(astuple(again.predict(case.tasks)), astuple(model.predict(case.tasks)), strict=True):
+        assert told.tolist() == before.tolist()
+
+
+@VARIED
+def test_a_model_does_not_warn_of_tasks_that_it_was_fitted_on(name, recwarn):
+    case = MODELS[name]
+    model = case.fit(case.new(), case.samples)
+
+    assert model.predict(case.samples).in_range.all()
+    assert not recwarn.list
+
+
+@VARIED
+def test_only_tasks_outside_the_fitted_range_are_told_as_such(name):
+    case = MODELS[name]
+    inside, outside = case.samples.iloc[:1], case.samples.iloc[:1].assign(size_bytes=1e15)
+
+    with pytest.warns(UserWarning, match="lies outside"):
+        prediction = case.fit(case.new(), case.samples).predict(pd.concat([inside, outside]))
+
+    assert prediction.in_range.tolist() == [True, False]
 
 
 def test_a_transfer_of_no_bytes_is_refused():
