@@ -25,9 +25,9 @@ from matplotlib.figure import Figure
 from experiments.experiment import Claim
 from experiments.language_models import SIZES, training_step
 from stepsim.costmodels import DataSheetCosts
+from stepsim.costmodels.gpu_calibration import GpuCalibration
 from stepsim.costmodels.kernels import KernelRegression, with_device
 from stepsim.costmodels.launch_floor import without_launch
-from stepsim.costmodels.modelled import ModelledCosts
 from stepsim.costmodels.power_bound import PowerBoundRooflines
 from stepsim.errors import FileError
 from stepsim.machines import Device, DeviceKind, Machine, load_machine
@@ -139,9 +139,9 @@ def _gpu(machine: Machine) -> Device:
 def _costs(target: Target, samples: pd.DataFrame) -> Costs:
     """By regression where kernels of the GPU itself were measured; rooflines of all others carry over to the rest."""
     own = samples[samples["gpu"] == target.own_kernels]
-    if own.empty:
-        return ModelledCosts(models=[PowerBoundRooflines().fit(samples)])
-    return ModelledCosts(models=[KernelRegression().fit(own), PowerBoundRooflines().fit(own)])
+    rooflines = PowerBoundRooflines().fit(samples if own.empty else own)
+    work = [rooflines] if own.empty else [KernelRegression().fit(own), rooflines]
+    return GpuCalibration(name=target.name, gpus=(_gpu(load_machine(target.machine)).model,), work=work)
 
 
 def _predicted(config: str, steps: pd.DataFrame, costs: Mapping[str, Costs], data: Path) -> pd.DataFrame:

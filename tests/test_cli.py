@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from loop_files import BATCH, FACTORY, KINETO, walk_the_loop, write_model
 
 from stepsim import __version__
 from stepsim.cli import main
+from stepsim.machines import load_machine, save_machine
 from stepsim.plan import Plan
 from stepsim.plan.builder import PlanBuilder
 
@@ -61,6 +63,7 @@ OPTIONS = {
     ],
     "replay": ["TRACE", "--json"],
     "machines": ["NAME", "--plot", "--json"],
+    "calibrations": ["NAME", "--json"],
     "show": ["FILE"],
     "traces show": ["FILE", "--plot", "--json"],
     "data fetch": ["NAME", "--json"],
@@ -259,7 +262,7 @@ def test_plan_tells_what_it_promises(files, here):
     assert ran.facts["strategy"] == "greedy"
     assert ran.facts["feasible"] is True
     assert len(Plan.load("p.plan")) > 0
-    assert ran.err == ""
+    assert all(line.startswith("stepsim: warning: ") for line in ran.err.splitlines())
 
 
 def test_a_plan_keeps_to_its_memory_limit(files):
@@ -289,18 +292,43 @@ def test_simulate_tells_time_memory_and_what_to_trust(files):
     assert ran.err == ""
 
 
-def test_without_a_calibration_the_result_says_that_it_is_a_bound(here):
+def one_big_relu(path):
     builder = PlanBuilder()
     stream = builder.stream("compute", builder.device("gpu0"))
     builder.compute(builder.work("relu", bytes_read=9 * 10**8), stream)
-    builder.build().save("by-hand.plan")
+    builder.build().save(path)
 
-    ran = done("simulate", "by-hand.plan", "--machine", "v100_pcie", "--json")
+
+def test_without_a_calibration_the_result_says_that_it_is_a_bound(here):
+    one_big_relu("by-hand.plan")
+    shipped = load_machine("v100_pcie")
+    devices = [replace(device, model="") for device in shipped.devices]
+    save_machine(replace(shipped, devices=tuple(devices)), "unknown.toml")
+
+    ran = done("simulate", "by-hand.plan", "--machine", "unknown.toml", "--json")
 
     assert ran.facts["makespan_s"] == pytest.approx(1e-3)  # the V100 moves 900 GB/s
     assert ran.facts["trust"] == {"roofline": 1.0}
     assert "uncalibrated" in ran.out
     assert ran.err == ""
+
+
+def test_the_calibration_that_ships_for_the_gpu_serves_unless_another_is_named(here):
+    one_big_relu("by-hand.plan")
+
+    by_default = done("simulate", "by-hand.plan", "--machine", "v100_pcie", "--json")
+    by_name = done("simulate", "by-hand.plan", "--machine", "v100_pcie", "--calibration", "v100", "--json")
+    wrong = refused("simulate", "by-hand.plan", "--machine", "v100_pcie", "--calibration", "t4")
+
+    assert "(shipped calibration v100)" in by_default.out
+    assert by_default.facts["makespan_s"] == by_name.facts["makespan_s"] > 1e-3
+    assert wrong.startswith("calibration 't4' is of Tesla T4; device 'gpu0' is a Tesla V100-PCIE-32GB")
+
+
+def test_a_time_from_an_extrapolated_calibration_says_so(here):
+    one_big_relu("by-hand.plan")
+
+    assert "extrapolated: shipped calibration l4" in done("simulate", "by-hand.plan", "--machine", "l4").out
 
 
 def test_the_files_beside_a_simulation_are_what_they_should_be(files):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stepsim.commands import data, traces
+from stepsim.commands.calibrations import calibrations
 from stepsim.commands.imports import import_
 from stepsim.commands.machines import machines
 from stepsim.commands.on_machine import capture, demo, execute, record, validate
@@ -19,7 +20,7 @@ class Group:
     verbs: tuple[Callable[..., None], ...]
 
 
-VERBS = (demo, capture, record, import_, fit, plan, simulate, execute, validate, replay, machines, show)
+VERBS = (demo, capture, record, import_, fit, plan, simulate, execute, validate, replay, machines, calibrations, show)
 """In the order of the data flow."""
 
 GROUPS = (

@@ -24,7 +24,6 @@ from stepsim.commands.options import (
     machine_and_costs,
     print_json,
     print_result,
-    trust_in,
 )
 from stepsim.errors import InfeasibleError, StepsimError, StoppedError
 from stepsim.units import format_bytes, format_seconds, parse_bytes
@@ -79,7 +78,7 @@ def plan(
 
     if strategy not in STRATEGIES:
         raise StepsimError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    described, costs = machine_and_costs(machine, calibration)
+    described, costs, worth = machine_and_costs(machine, calibration)
     has_bytes = described.device(computing_device(described)).memory_bytes
     limit_bytes = has_bytes if memory is None else min(has_bytes, parse_bytes(memory))
     proposal = STRATEGIES[strategy].plan(
@@ -105,7 +104,7 @@ def plan(
     }
     if proposal.lower_bound_s is not None:
         facts["lower_bound_s"] = proposal.lower_bound_s
-    step = f"{format_seconds(proposal.predicted_s)} a step ({trust_in(calibration)})"
+    step = f"{format_seconds(proposal.predicted_s)} a step ({worth})"
     print_result(f"{strategy}: {step}, peak {peak} of {limit} -> {output}", facts, as_json)
 
 
@@ -131,7 +130,7 @@ def simulate(
     from stepsim.report import report, trust
     from stepsim.simulator import choose_engine
 
-    described, costs = machine_and_costs(machine, calibration)
+    described, costs, worth = machine_and_costs(machine, calibration)
     loaded = Plan.load(plan)
     if repeat > 1:
         loaded = loaded.repeat(repeat)
@@ -161,7 +160,7 @@ def simulate(
     if accounting == "caching":
         facts["peak_reserved_bytes"] = reserved = _reserved_bytes(loaded)
         told.append(f"reserved {_by_device(reserved)}")
-    print_result(f"{', '.join(told)}, {len(loaded)} tasks ({trust_in(calibration)})", facts, as_json)
+    print_result(f"{', '.join(told)}, {len(loaded)} tasks ({worth})", facts, as_json)
 
 
 def _timeline(plan: "Plan", machine: "Machine", costs: "Costs", **options: Any) -> "Timeline":

@@ -34,22 +34,27 @@ SharingName = Literal["leftover", "fair"]
 AccountingName = Literal["exact", "caching"]
 MachineName = Annotated[str, typer.Option(help="A shipped machine, a .toml file, or this_cpu.")]
 CalibrationFile = Annotated[
-    Path | None, typer.Option(help="A file that stepsim fit wrote; without it costs are a bound from the data sheet.")
+    Path | None,
+    typer.Option(
+        help="A file that stepsim fit wrote, or a name that stepsim calibrations lists; by default the one that ships "
+        "for the GPU of the machine, else a bound from the data sheet."
+    ),
 ]
 
 
-def machine_and_costs(name: str, calibration: Path | None) -> "tuple[Machine, Costs]":
-    """The machine called ``name``, and what prices its tasks: ``calibration``, else its data sheet."""
+def machine_and_costs(name: str, calibration: Path | None) -> "tuple[Machine, Costs, str]":
+    """The machine called ``name``, what prices its tasks, and what a reader must know of the predicted time."""
     from stepsim.costmodels import Calibration, DataSheetCosts
+    from stepsim.costmodels.shipped import calibration_of, shipped_calibration, shipped_calibrations
     from stepsim.machines import load_machine
 
     machine = load_machine(name)
-    return machine, DataSheetCosts() if calibration is None else Calibration.load(calibration)
-
-
-def trust_in(calibration: Path | None) -> str:
-    """What a reader must know of a predicted time."""
-    return "uncalibrated: a bound from the data sheet" if calibration is None else "calibrated"
+    if calibration is not None and str(calibration) not in shipped_calibrations():
+        return machine, Calibration.load(calibration), "calibrated"
+    shipped = calibration_of(machine) if calibration is None else shipped_calibration(str(calibration))
+    if shipped is None:
+        return machine, DataSheetCosts(), "uncalibrated: a bound from the data sheet"
+    return machine, shipped, shipped.worth
 
 
 def print_result(text: str, facts: Mapping[str, Any], as_json: bool) -> None:

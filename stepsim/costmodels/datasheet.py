@@ -21,9 +21,9 @@ class DataSheetCosts:
 
     def task_costs(self, plan: Plan, machine: Machine) -> TaskCosts:
         found = distinct(plan)
-        work_s = [_seconds(plan, machine, work, device) for work, device in found.works.tolist()]
+        work_s = [seconds_at_peaks(plan, machine, work, device) for work, device in found.works.tolist()]
         routes = found.moves[:, 0].tolist()
-        moves = [(_latency_s(plan, machine, route), _rate_cap_bytes_per_s(plan, machine, route)) for route in routes]
+        moves = [flow_at_links(plan, machine, route) for route in routes]
         table = cost_table(
             work=uniform(np.array(work_s, np.float64), Origin.ROOFLINE),
             moves=flows(moves, Origin.ROOFLINE),
@@ -33,7 +33,8 @@ class DataSheetCosts:
         return TaskCosts(found.index, table)
 
 
-def _seconds(plan: Plan, machine: Machine, work: int, place: int) -> float:
+def seconds_at_peaks(plan: Plan, machine: Machine, work: int, place: int) -> float:
+    """What entry ``work`` of the plan's work takes on entry ``place`` of its devices, as `DataSheetCosts` has it."""
     table = plan.work
     flop, dtype = int(table.flop[work]), table.dtype[work]
     size_bytes = int(table.bytes_read[work] + table.bytes_written[work])
@@ -51,6 +52,11 @@ def _seconds(plan: Plan, machine: Machine, work: int, place: int) -> float:
         known = sorted(device.peak_flop_per_s)
         raise CalibrationError(f"device {device.name!r} has no peak_flop_per_s for {dtype!r}; it has {known}")
     return max(flop / device.peak_flop_per_s[dtype], moving_s)
+
+
+def flow_at_links(plan: Plan, machine: Machine, route: int) -> tuple[float, float]:
+    """Latency, and the cap in bytes/s, of what moves along entry ``route`` of the plan's routes."""
+    return _latency_s(plan, machine, route), _rate_cap_bytes_per_s(plan, machine, route)
 
 
 def _rate_cap_bytes_per_s(plan: Plan, machine: Machine, route: int) -> float:

@@ -1,6 +1,7 @@
 """The roofline of a data sheet, at the shares of its two peaks that kernels were seen to reach."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,22 @@ class EfficientRoofline:
         computing_s, moving_s = _least_seconds(tasks)
         seconds = np.maximum(computing_s / self.compute_efficiency_, moving_s / self.memory_efficiency_)
         return uniform(seconds, Origin.ROOFLINE, spread=float(np.log1p(self.left_out_error_)))
+
+    def as_json(self) -> dict[str, Any]:
+        check_fitted(self, "compute_efficiency_")
+        return {
+            "compute_efficiency": self.compute_efficiency_,
+            "memory_efficiency": self.memory_efficiency_,
+            "left_out_error": self.left_out_error_,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        model = cls()
+        model.compute_efficiency_ = body["compute_efficiency"]
+        model.memory_efficiency_ = body["memory_efficiency"]
+        model.left_out_error_ = body["left_out_error"]
+        return model
 
 
 def _least_seconds(rows: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,7 +1,7 @@
 """Rooflines under the power of the board, one for each op class: what carries over to GPUs that nobody measured."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -64,6 +64,21 @@ class PowerBoundRooflines:
             seconds[rows], spread[rows] = said.seconds, said.spread
         origin = np.full(size, Origin.ROOFLINE, np.int8)
         return Prediction(seconds=seconds, spread=spread, origin=origin, in_range=np.isfinite(seconds))
+
+    def as_json(self) -> dict[str, Any]:
+        """FLOP per joule of null bound nothing."""
+        check_fitted(self, "rooflines_")
+        return {
+            "flop_per_joule": self.flop_per_joule_ if np.isfinite(self.flop_per_joule_) else None,
+            "rooflines": {name: roofline.as_json() for name, roofline in self.rooflines_.items()},
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        model = cls()
+        model.flop_per_joule_ = np.inf if body["flop_per_joule"] is None else body["flop_per_joule"]
+        model.rooflines_ = {name: EfficientRoofline.from_json(entry) for name, entry in body["rooflines"].items()}
+        return model
 
     def _bound(self, rows: pd.DataFrame) -> pd.DataFrame:
         """With the peak that the power of the board leaves."""
