@@ -25,7 +25,7 @@ from stepsim.costmodels.shipped import FOLDER, FORMAT
 from stepsim.errors import FileError
 from stepsim.machines import Device, DeviceKind, load_machine
 from stepsim.tables import write_json
-from stepsim.traces.kernel_tables import drift_s_per_call, merged, read_gemm_table, read_neusight, read_vidur_mlp
+from stepsim.traces.kernel_tables import merged, read_gemm_table, read_neusight, read_vidur_mlp, without_drift
 
 NEUSIGHT = {
     "Tesla P4": "p4",
@@ -126,17 +126,11 @@ def float32_kernels(data: Path) -> pd.DataFrame:
     paths = sorted((data / "neusight/kernels").glob("*/*.csv.gz"))
     if not paths:
         raise FileError(data, "neusight/kernels", None, "must hold the kernel tables of NeuSight: set STEPSIM_DATA")
-    tables = pd.concat([_without_drift(read_neusight(path)) for path in paths], ignore_index=True)
-    samples = without_launch(merged(tables))
+    tables = pd.concat([read_neusight(path) for path in paths], ignore_index=True)
+    is_conv = tables["op_class"] == "conv"
+    steady = pd.concat([tables[~is_conv], without_drift(tables[is_conv])])
+    samples = without_launch(merged(steady))
     return pd.concat([_with_gpu(rows, NEUSIGHT[str(gpu)]) for gpu, rows in samples.groupby("gpu")])
-
-
-def _without_drift(table: pd.DataFrame) -> pd.DataFrame:
-    """Convolutions without what each call took longer than the one before; never less than a tenth of the time."""
-    if table["op_class"].iloc[0] != "conv":
-        return table
-    drift_s = drift_s_per_call(table) * table["call"]
-    return table.assign(seconds=np.maximum(table["seconds"] - drift_s, table["seconds"] / 10))
 
 
 def products_16_bit(data: Path) -> dict[str, pd.DataFrame]:
