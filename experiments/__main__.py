@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +17,21 @@ from stepsim.errors import StepsimError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    try:
-        return _list() if given.verb == "list" else _run(given.name, given.output, given.quick, given.json)
-    except StepsimError as error:
-        print("experiments:", " ".join(str(error).splitlines()), file=sys.stderr)
-        return 2
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn
+        try:
+            return _list() if given.verb == "list" else _run(given.name, given.output, given.quick, given.json)
+        except StepsimError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = f"{error.filename}: {error.strerror}"
+    print("experiments:", " ".join(problem.splitlines()), file=sys.stderr)
+    return 2
+
+
+def _warn(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    if issubclass(category, UserWarning):
+        print("experiments: warning:", " ".join(str(message).splitlines()), file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,8 +1,8 @@
 """How well are kernel times predicted for shapes, and for GPUs, that no fit has seen?
 
-Measured: float32 kernels of P4, P100, V100 and T4 (sitar-lab/NeuSight), in the folder that STEPSIM_DATA names, else
-``../shared/data``. A fifth of the shapes is held out, the same on every GPU (`stepsim.costmodels.kernels.held_out`).
-Fitted are (a) one regression for each GPU, and (b) one for the three others. Beside them stands a plain roofline.
+Measured: float32 kernels of P4, P100, V100 and T4 (sitar-lab/NeuSight), in the folder that ``stepsim data path`` names.
+A fifth of the shapes is held out, the same on every GPU (`stepsim.costmodels.kernels.held_out`). Fitted are (a) one
+regression for each GPU, and (b) one for the three others. Beside them stands a plain roofline.
 
 The convolution tables drift: each call was slower than the one before (`stepsim.traces.kernel_tables.without_drift`).
 The regression learns the kernel without the drift; the drift, known from the training part and the place in the table,
@@ -10,7 +10,6 @@ is added back before a prediction is compared with what was measured (``drift kn
 of a regression on the times as they stand.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import pandas as pd
 from experiments.experiment import Claim
 from stepsim.costmodels.kernels import KernelRegression, held_out, with_device
 from stepsim.costmodels.kernels.features import roofline_s
+from stepsim.datasets import data_folder
 from stepsim.errors import StepsimError
 from stepsim.machines import load_machine
 from stepsim.traces.kernel_tables import drift_s_per_call, merged, read_neusight, without_drift
@@ -80,12 +80,11 @@ def _samples(op_class: str) -> pd.DataFrame:
 
 
 def _tables(op_class: str) -> list[Path]:
-    default = Path(__file__).parents[1] / "../shared/data"
-    folder = Path(os.environ.get("STEPSIM_DATA", default)) / "neusight/kernels"
+    folder = data_folder() / "neusight/kernels"
     names = {"elementwise": ("add", "mul", "relu", "gelu"), "layernorm": ("ln",)}.get(op_class, (op_class,))
     found = [path for name in names for path in sorted((folder / name).glob("*.csv.gz"))]
     if not found:
-        raise StepsimError(f"no measured data at {folder}: set STEPSIM_DATA")
+        raise StepsimError(f"no measured data at {folder}: set STEPSIM_DATA, or run stepsim data fetch")
     return found
 
 

@@ -14,7 +14,6 @@ Writes:     collectives.csv, groups.csv, copies.csv, recorded_copies.csv, record
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -41,6 +40,7 @@ from stepsim.costmodels.collectives import CollectiveTable
 from stepsim.costmodels.copies import Curve, Lines
 from stepsim.costmodels.launches import LaunchModel
 from stepsim.costmodels.transfers import InterpolatedTransferModel
+from stepsim.datasets import data_folder
 from stepsim.errors import FileError
 from stepsim.traces.collective_tables import array_bytes
 from stepsim.traces.detect import read_any
@@ -68,7 +68,7 @@ Row = Mapping[str, object]
 
 
 def run(folder: Path, *, quick: bool) -> list[Claim]:
-    data = Path(os.environ.get("STEPSIM_DATA", "../shared/data"))
+    data = data_folder()
     if not (data / "aiconfigurator").is_dir():
         raise FileError(data, "folder", None, "must hold the tables of collectives: set STEPSIM_DATA")
 

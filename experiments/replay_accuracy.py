@@ -11,7 +11,6 @@ Needs:      the measured traces, STEPSIM_DATA; about a minute, no GPU.
 Writes:     replayed.csv, left_out.csv, without_loader.csv, bounds.csv and left_out.png in the output folder.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.experiment import Claim
+from stepsim.datasets import data_folder
 from stepsim.errors import FileError
 from stepsim.replay import Replay, replay, run_again
 from stepsim.traces.changes import on_one_stream, provable, without_copies, without_host_work, without_launch_costs
@@ -70,7 +70,7 @@ def run(folder: Path, *, quick: bool) -> list[Claim]:
 
 def traces(quick: bool) -> Iterator[tuple[str, Path]]:
     """Name and path of each Kineto trace. Raises `FileError` if there is none."""
-    data = Path(os.environ.get("STEPSIM_DATA", "../shared/data"))
+    data = data_folder()
     paths = [path for folder in FOLDERS for path in sorted((data / folder).rglob("*.json.gz"))]
     found = [path for path in paths if format_of(path).name == "Kineto trace"]
     if not found:

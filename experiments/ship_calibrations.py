@@ -6,7 +6,6 @@ those of all that were measured: its errors are those of each measured GPU when 
 `experiments.link_machines` fits. Only parameters are written.
 """
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from stepsim.costmodels.kernels import with_device
 from stepsim.costmodels.launch_floor import without_launch
 from stepsim.costmodels.power_bound import LONG_S, PowerBoundRooflines
 from stepsim.costmodels.shipped import FOLDER, FORMAT
+from stepsim.datasets import data_folder
 from stepsim.errors import FileError
 from stepsim.machines import Device, DeviceKind, load_machine
 from stepsim.tables import write_json
@@ -240,7 +240,7 @@ def _launch(machine: str, fitted: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def main() -> None:
-    data = Path(os.environ.get("STEPSIM_DATA", "../shared/data"))
+    data = data_folder()
     for name, body in calibrations(data).items():
         write_json(FOLDER / f"{name}.json", body)
         print(f"{name}: {len(body['errors'])} errors", file=sys.stderr)

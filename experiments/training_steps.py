@@ -13,7 +13,6 @@ Needs:      the measured files, STEPSIM_DATA; about 6 minutes, no GPU. What step
 Writes:     training_steps.csv and training_steps.png in the output folder.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from stepsim.costmodels.gpu_calibration import GpuCalibration
 from stepsim.costmodels.kernels import KernelRegression, with_device
 from stepsim.costmodels.launch_floor import without_launch
 from stepsim.costmodels.power_bound import PowerBoundRooflines
+from stepsim.datasets import data_folder
 from stepsim.errors import FileError
 from stepsim.machines import Device, DeviceKind, Machine, load_machine
 from stepsim.plan import Costs, Plan, TaskKind
@@ -73,7 +73,7 @@ LEFT_OUT = ("Tesla P4", "linear")
 
 
 def run(folder: Path, *, quick: bool) -> list[Claim]:
-    data = Path(os.environ.get("STEPSIM_DATA", "../shared/data")) / "neusight"
+    data = data_folder() / "neusight"
     if not data.is_dir():
         raise FileError(data, "folder", None, "must hold the files of NeuSight: set STEPSIM_DATA")
     steps = read_steps(data / "e2e_latency_dev.csv")

@@ -13,6 +13,7 @@ import typer
 from stepsim import __version__
 from stepsim.commands import GROUPS, VERBS
 from stepsim.errors import StepsimError
+from stepsim.text_table import plain
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line. Where it is defined differs between versions; its subclass is public."""
@@ -57,14 +58,14 @@ def _run(given: list[str]) -> int:
 
 
 def _refuse(problem: str) -> int:
-    print("stepsim:", " ".join(problem.splitlines()), file=sys.stderr)
+    print("stepsim:", plain(" ".join(problem.splitlines())), file=sys.stderr)
     return 2
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """One line, as for a refusal; what warns developers of other packages is not for users."""
     if issubclass(category, UserWarning):
-        print("stepsim: warning:", " ".join(str(message).splitlines()), file=sys.stderr)
+        print("stepsim: warning:", plain(" ".join(str(message).splitlines())), file=sys.stderr)
 
 
 def _print_version(wanted: bool) -> None:

@@ -163,6 +163,8 @@ def write_chunks(path: str | Path, chunks: Iterable[bytes]) -> None:
     path = Path(path)
     if not path.name:
         raise FileError(path, "output", None, "names no file")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise FileError(path, "output", None, "is no file, and would be replaced by a file")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from stepsim.text_table import print_table
+from stepsim.text_table import plain, print_table
 from stepsim.units import format_bytes, format_seconds
 
 LONGEST_TEXT = 60
@@ -26,11 +26,6 @@ def print_tables(tables: Mapping[str, pd.DataFrame], console: Console) -> None:
 def tables_as_json(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[dict[Any, Any]]]:
     """For each table its rows, in SI units."""
     return {title: table.to_dict(orient="records") for title, table in tables.items()}
-
-
-def plain(text: str) -> str:
-    """``text`` with a question mark for each letter that would steer a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _cell(column: str, value: Any) -> str:

@@ -79,3 +79,10 @@ def test_two_files_of_one_name_are_refused(here):
 
 def test_where_to_write_must_be_said(here):
     assert "Missing option" in refused("import", "sweep.log")
+
+
+def test_a_recorded_file_is_not_replaced_by_its_own_trace(here):
+    assert refused("import", "sweep.log", "-o", "sweep.log") == (
+        "sweep.log would be replaced by a trace: give another output"
+    )
+    assert (here / "sweep.log").read_text() == SWEEP

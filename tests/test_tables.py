@@ -437,3 +437,13 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(problem, raised, me
 
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan"]
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(FileError, match="is no file, and would be replaced by a file"):
+        write_bytes(pipe, b"new")
+
+    assert pipe.is_fifo()

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from stepsim.trace_tables import LONGEST_TEXT, plain, print_tables, tables_as_json
+from stepsim.text_table import plain
+from stepsim.trace_tables import LONGEST_TEXT, print_tables, tables_as_json
 
 
 def printed(**columns):

@@ -35,6 +35,7 @@ def import_(
 
     forms, executions, traces = _read(files)
     targets = _targets(list(traces), output)
+    _check_spared(files, targets)
     _check_ranks(traces)
     partners = _partners(executions, {path: trace for path, trace in traces.items() if forms[path] == KINETO})
     for path, partner in partners.items():
@@ -103,6 +104,14 @@ def _check_ranks(traces: "dict[Path, Trace]") -> None:
         seen[rank, ranks] = path
 
 
+def _check_spared(files: Sequence[Path], targets: Sequence[Path]) -> None:
+    """No recorded file may be replaced by what is read from it."""
+    for target in targets:
+        for path in files:
+            if target.exists() and target.samefile(path):
+                raise StepsimError(f"{path} would be replaced by a trace: give another output")
+
+
 def _targets(files: Sequence[Path], output: Path) -> list[Path]:
     """``output`` itself for one file; for several, and where it is a folder, files in it with names after theirs."""
     if len(files) == 1 and not output.is_dir():
@@ -118,7 +127,7 @@ def _targets(files: Sequence[Path], output: Path) -> list[Path]:
 
 def _on(trace: "Trace") -> str:
     """The GPUs that the provenance names."""
-    from stepsim.trace_tables import plain
+    from stepsim.text_table import plain
 
     facts = trace.provenance
     names = {facts.get(device, UNNAMED) for device in trace.events["device"].unique()} - {UNNAMED}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from stepsim.text_table import plain
+
 if TYPE_CHECKING:
     from stepsim.machines import Machine
     from stepsim.plan import Costs
@@ -59,7 +61,7 @@ def machine_and_costs(name: str, calibration: Path | None) -> "tuple[Machine, Co
 
 def print_result(text: str, facts: Mapping[str, Any], as_json: bool) -> None:
     """``text`` for a person, on a line that nothing wraps; then ``facts`` for a program, if asked for."""
-    STDOUT.print(text, highlight=False, markup=False, soft_wrap=True)
+    STDOUT.print("\n".join(plain(line) for line in text.split("\n")), highlight=False, markup=False, soft_wrap=True)
     print_json(facts, as_json)
 
 

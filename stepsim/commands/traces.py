@@ -17,7 +17,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what measurements hold: GPUs, kernels by class, copies, collectives, streams, steps, gaps, overlap."""
-    from stepsim.trace_tables import plain, print_tables, tables_as_json
+    from stepsim.text_table import plain
+    from stepsim.trace_tables import print_tables, tables_as_json
     from stepsim.traces.contents import contents
 
     if plot is not None and len(files) > 1:
@@ -33,7 +34,7 @@ def show(
     facts = []
     for path, what in zip(files, found, strict=True):
         told = "; ".join(f"{key} {value}" for key, value in what.provenance.items())
-        STDOUT.print(f"{path}: {what.form}: {plain(told)}\n", highlight=False, markup=False, soft_wrap=True)
+        STDOUT.print(plain(f"{path}: {what.form}: {told}") + "\n", highlight=False, markup=False, soft_wrap=True)
         print_tables(what.tables, STDOUT)
         facts.append(
             {

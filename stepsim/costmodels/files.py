@@ -21,6 +21,10 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+_Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+"""At most some decades: sums of them stay finite."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -58,7 +62,7 @@ class _Transfers(_Strict):
 class _Calibration(_Strict):
     machine: str
     provenance: dict[str, str]
-    launch_s: _NotNegative
+    launch_s: _Seconds
     roofline: _Roofline
     transfers: dict[Literal["device to host", "host to device"], _Transfers]
     repeat_error: _NotNegative | None

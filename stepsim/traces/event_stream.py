@@ -18,15 +18,10 @@ from typing import Any
 import orjson
 
 from stepsim.errors import FileError
+from stepsim.traces.whole_files import HARMLESS_BYTES, LARGEST_RATIO
 
 BLOCK_BYTES = 2**18
 """What is parsed at once. Its objects stay in the cache of a core: blocks of 4 MiB took twice as long."""
-
-LARGEST_RATIO = 200
-"""Gzip makes recorded traces 10 to 40 times smaller. What unpacks to more than this many times its size is a bomb."""
-
-HARMLESS_BYTES = 2**24
-"""What any machine can hold, however small the file that unpacks to it."""
 
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _LIST_OPENS = re.compile(rb'"traceEvents"\s*:\s*\[')

@@ -78,7 +78,7 @@ def read_execution_trace(path: str | Path) -> ExecutionTrace:
 def refuse_execution_trace(path: str | Path) -> NoReturn:
     """An execution trace alone is no measurement."""
     read_execution_trace(path)
-    problem = "are not in a PyTorch execution trace: give its Kineto trace too (stepsim.traces.paired joins the two)"
+    problem = "are not in a PyTorch execution trace: give its Kineto trace too, as in stepsim import ET KINETO"
     raise FileError(path, "times", None, problem)
 
 

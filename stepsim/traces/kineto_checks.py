@@ -59,22 +59,35 @@ def without_duplicates(path: str | Path, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def warn_of_clocks(path: str | Path, rows: pd.DataFrame, on_device: pd.Series) -> None:
-    """Correlations grow with each call of a thread, and nothing starts before it is launched."""
-    calls = rows[~on_device & (rows["correlation"] > 0)].sort_values(["thread", "correlation"], kind="stable")
-    same_thread = calls["thread"].diff().eq(0)
-    back_us = -calls["start_us"].diff()[same_thread]
-    _warn_of_clock(path, rows["place"], back_us, "calls of a runtime start before an earlier call of their thread")
-    launched_us = calls.drop_duplicates("correlation").set_index("correlation")["start_us"]
-    early_us = rows.loc[on_device, "correlation"].map(launched_us) - rows.loc[on_device, "start_us"]
-    _warn_of_clock(path, rows["place"], early_us, "kernels and copies start before their launch")
+    """Correlations grow with each call of a thread, nothing starts before it is launched, and a stream keeps the order.
+
+    Only what launched something counts: of other calls the order is not needed, and not every tool numbers them in it.
+    The first of the three that does not hold is told, as one jump may break them all.
+    """
+    work = rows.loc[on_device, ["correlation", "device", "stream", "start_us"]]
+    calls = rows[(rows["kind"] == "call") & rows["correlation"].isin(work["correlation"])]
+    in_turn = calls[["thread", "correlation", "start_us"]].sort_values(["thread", "correlation"], kind="stable")
+    launches = calls.drop_duplicates("correlation").set_index("correlation")[["thread", "start_us"]]
+    work = work.join(launches.add_prefix("launch_"), on="correlation")
+    queue = ["device", "stream", "launch_thread"]
+    queued = work.dropna().sort_values([*queue, "launch_start_us", "start_us"], kind="stable")
+    problems = {
+        "calls of a runtime start before an earlier call of their thread": _back_us(in_turn, ["thread"]),
+        "kernels and copies start before their launch": work["launch_start_us"] - work["start_us"],
+        "kernels and copies start before what was launched earlier on their stream": _back_us(queued, queue),
+    }
+    for problem, early_us in problems.items():
+        wrong = early_us[early_us > _TICK_US]
+        if len(wrong):
+            worst = f"traceEvents[{rows.loc[wrong.index[int(wrong.argmax())], 'place']}].ts"
+            problem = f"{len(wrong)} of {len(early_us)} {problem}, by up to {wrong.max():.1f} us"
+            warnings.warn(f"{path}: {worst}: {problem}: clocks jumped or disagree", stacklevel=3)
+            return
 
 
-def _warn_of_clock(path: str | Path, places: pd.Series, early_us: pd.Series, problem: str) -> None:
-    wrong = early_us[early_us > _TICK_US]
-    if len(wrong):
-        worst = f"traceEvents[{places[wrong.index].iloc[int(wrong.argmax())]}].ts"
-        problem = f"{len(wrong)} of {len(early_us)} {problem}, by up to {wrong.max():.1f} us: clocks jumped or disagree"
-        warnings.warn(f"{path}: {worst}: {problem}", stacklevel=4)
+def _back_us(rows: pd.DataFrame, alike: list[str]) -> pd.Series:
+    """How much earlier each of ``rows`` starts than the one before it, where both are ``alike``."""
+    return -rows["start_us"].diff()[rows[alike].diff().eq(0).all(axis="columns")]
 
 
 def clip_overlaps(path: str | Path, events: pd.DataFrame, on_device: pd.Series) -> pd.DataFrame:

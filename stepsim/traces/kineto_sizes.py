@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from stepsim.traces.log_lines import LARGEST_BYTES
+
 ELEMENT_BYTES = {
     **dict.fromkeys(("byte", "char", "bool", "qint8", "quint8", "quint4x2", "quint2x4"), 1),
     **dict.fromkeys(("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu"), 1),
@@ -17,7 +19,7 @@ ELEMENT_BYTES = {
 
 def is_size(value: object) -> TypeGuard[int]:
     """Whether ``value`` can be a number of bytes or elements."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_BYTES
 
 
 def size_bytes(kind: str, args: Mapping[str, Any]) -> int | None:
