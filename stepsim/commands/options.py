@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from stepsim.text_table import plain
+from stepsim.text_table import plain_lines
 
 if TYPE_CHECKING:
     from stepsim.machines import Machine
@@ -61,7 +61,7 @@ def machine_and_costs(name: str, calibration: Path | None) -> "tuple[Machine, Co
 
 def print_result(text: str, facts: Mapping[str, Any], as_json: bool) -> None:
     """``text`` for a person, on a line that nothing wraps; then ``facts`` for a program, if asked for."""
-    STDOUT.print("\n".join(plain(line) for line in text.split("\n")), highlight=False, markup=False, soft_wrap=True)
+    STDOUT.print(plain_lines(text), highlight=False, markup=False, soft_wrap=True)
     print_json(facts, as_json)
 
 
