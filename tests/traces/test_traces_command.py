@@ -6,12 +6,15 @@ from execution_files import ExecutionFile
 from kineto_files import KinetoFile
 from small_traces import kernel, on_host, trace_of
 
+from stepsim.commands.options import STDOUT
+
 SWEEP = "cpu_to_gpu0_by_dma_under_numa0 25.6\ngpu0_to_cpu_by_dma_under_numa0 12.8\n"
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(STDOUT, "width", 160)  # a narrow terminal folds words
     file = KinetoFile()
     file.step(1, 0, 100)
     file.launched(2, 3, 10, 20, 1, name="volta_sgemm_64x64_nn")
