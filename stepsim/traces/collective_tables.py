@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from stepsim.errors import FileError
+from stepsim.traces.csv_tables import need_columns, read_table
 from stepsim.traces.trace import Trace
 
 COLUMNS = (
@@ -63,7 +64,7 @@ def read_aiconfigurator(path: Path) -> pd.DataFrame:
     All its groups lie within one node. Raises `FileError` for a missing column, an unknown collective or dtype, or a
     value that is no positive number.
     """
-    table = _read_csv(path, ("device", "op_name", "nccl_dtype", "num_gpus", "message_size", "latency"))
+    table = read_table(path, ("device", "op_name", "nccl_dtype", "num_gpus", "message_size", "latency"))
     kinds = _known(path, table["op_name"], _KINDS)
     element_bytes = _known(path, table["nccl_dtype"], _ELEMENT_BYTES).astype(int)
     parts = table["num_gpus"].where(kinds == "all_gather", 1)
@@ -84,7 +85,7 @@ def read_vidur_network(path: Path, machine: str) -> pd.DataFrame:
 
     Raises `FileError` as `read_aiconfigurator`.
     """
-    table = _read_csv(path, ("collective", "num_workers", "devices_per_node", "size"))
+    table = read_table(path, ("collective", "num_workers", "devices_per_node", "size"))
     name = str(table["collective"].iloc[0])
     return _finished(
         path,
@@ -103,7 +104,7 @@ def read_vidur_history(path: Path, machine: str) -> pd.DataFrame:
 
     Rows of no tokens are left out. Raises `FileError` as `read_aiconfigurator`.
     """
-    table = _read_csv(path, ("num_workers", "n_embd", "num_tokens"))
+    table = read_table(path, ("num_workers", "n_embd", "num_tokens"))
     table = table[table["num_tokens"] > 0].reset_index(drop=True)
     return _finished(
         path,
@@ -122,7 +123,7 @@ def read_aws_all_reduce(path: Path, machine: str, *, ranks: int, nodes: int) -> 
 
     The table does not tell its group. Raises `FileError` as `read_aiconfigurator`.
     """
-    table = _read_csv(path, ("bytes", "time_us_out", "time_us_in"))
+    table = read_table(path, ("bytes", "time_us_out", "time_us_in"))
     both = pd.concat([table["time_us_out"], table["time_us_in"]])
     return _finished(
         path,
@@ -151,25 +152,8 @@ def of_logs(traces: Iterable[Trace], machine: str) -> pd.DataFrame:
 
 def _vidur_seconds(path: Path, table: pd.DataFrame, name: str) -> dict[str, pd.Series]:
     parts = {"seconds": "median", "least_seconds": "min", "most_seconds": "max"}
-    _need(path, table, [f"time_stats.{name}.{part}" for part in parts.values()])
+    need_columns(path, table, [f"time_stats.{name}.{part}" for part in parts.values()])
     return {column: table[f"time_stats.{name}.{part}"] * 1e-3 for column, part in parts.items()}
-
-
-def _read_csv(path: Path, columns: Iterable[str]) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, EOFError, ValueError) as error:
-        raise FileError(path, "table", None, f"must be a readable CSV: {error}") from error
-    _need(path, table, columns)
-    if table.empty:
-        raise FileError(path, "rows", 0, "must be > 0")
-    return table
-
-
-def _need(path: Path, table: pd.DataFrame, columns: Iterable[str]) -> None:
-    for column in columns:
-        if column not in table:
-            raise FileError(path, "column", column, "must be there")
 
 
 def _known(path: Path, values: pd.Series, known: dict[str, str] | dict[str, int]) -> pd.Series:

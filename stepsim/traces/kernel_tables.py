@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from stepsim.errors import CalibrationError, FileError
+from stepsim.traces.csv_tables import need_columns, read_table
 
 SHAPE = ("batch", "m", "n", "k", "kernel_area", "stride")
 COLUMNS = ("gpu", "dtype", "op_class", *SHAPE, "flop", "size_bytes", "call", "seconds", "kernels")
@@ -62,7 +63,7 @@ def read_neusight(path: Path) -> pd.DataFrame:
 
     Raises `FileError` for a missing column, an unknown op, or a latency that is no positive number.
     """
-    table = _read_csv(path, ("OPName", "Latency", "Device", "Kernel Name", "B"))
+    table = read_table(path, ("OPName", "Latency", "Device", "Kernel Name", "B"))
     op = _only(path, table, "OPName")
     if op not in _OPS:
         raise FileError(path, "OPName", op, f"must be one of {', '.join(_OPS)}")
@@ -71,10 +72,10 @@ def read_neusight(path: Path) -> pd.DataFrame:
         shape = _convolution(path, table)
     elif op_class in PRODUCTS:
         # NeuSight writes a product as (B, M, N) x (B, N, K): N is the inner length.
-        _need(path, table, ("M", "N", "K"))
+        need_columns(path, table, ("M", "N", "K"))
         shape = _shape(table, batch=table["B"], m=table["M"], n=table["K"], k=table["N"])
     else:
-        _need(path, table, ("H",))
+        need_columns(path, table, ("H",))
         shape = _shape(table, m=table["B"], n=table["H"])
     kernels = table["Kernels"].astype(str) if "Kernels" in table else ""
     shape = shape.assign(gpu=table["Device"], dtype="float32", op_class=op_class)
@@ -87,7 +88,7 @@ def read_gemm_table(path: Path) -> pd.DataFrame:
 
     Raises `FileError` for a missing column, an unknown dtype, or a latency that is no positive number.
     """
-    table = _read_csv(path, ("device", "gemm_dtype", "m", "n", "k", "latency"))
+    table = read_table(path, ("device", "gemm_dtype", "m", "n", "k", "latency"))
     for dtype in sorted(set(table["gemm_dtype"].astype(str)) - set(DTYPE_BYTES)):
         raise FileError(path, "gemm_dtype", dtype, f"must be one of {', '.join(DTYPE_BYTES)}")
     shape = _shape(table, m=table["m"], n=table["n"], k=table["k"])
@@ -104,7 +105,7 @@ def read_vidur_mlp(path: Path, gpu: str) -> pd.DataFrame:
     sizes = ("n_head", "n_kv_head", "n_embd", "n_expanded_embd", "num_tensor_parallel_workers", "num_tokens")
     names = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj")
     times = {name: f"time_stats.{name}.median" for name in names}
-    table = _read_csv(path, (*sizes, "use_gated_mlp", *times.values()))
+    table = read_table(path, (*sizes, "use_gated_mlp", *times.values()))
     width, share = table["n_embd"], table["num_tensor_parallel_workers"]
     heads = (table["n_head"] + 2 * table["n_kv_head"]) // share
     hidden = table["n_expanded_embd"] // share
@@ -152,23 +153,6 @@ def without_drift(samples: pd.DataFrame) -> pd.DataFrame:
     return steady[drift_s <= MOST_DRIFT * samples["seconds"]]
 
 
-def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, EOFError, ValueError) as error:
-        raise FileError(path, "table", None, f"must be a readable CSV: {error}") from error
-    _need(path, table, columns)
-    if table.empty:
-        raise FileError(path, "rows", 0, "must be > 0")
-    return table
-
-
-def _need(path: Path, table: pd.DataFrame, columns: tuple[str, ...]) -> None:
-    for column in columns:
-        if column not in table:
-            raise FileError(path, "column", column, "must be there")
-
-
 def _only(path: Path, table: pd.DataFrame, column: str) -> str:
     values = sorted(set(table[column].astype(str)))
     if len(values) > 1:
@@ -181,7 +165,7 @@ def _shape(table: pd.DataFrame, **given: pd.Series) -> pd.DataFrame:
 
 
 def _convolution(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    _need(path, table, ("Input_Channel", "Output_Channel", "Kernel_Szie", "Input_Size", "Stride", "Padding"))
+    need_columns(path, table, ("Input_Channel", "Output_Channel", "Kernel_Szie", "Input_Size", "Stride", "Padding"))
     kernel, stride = table["Kernel_Szie"], table["Stride"]
     side = (table["Input_Size"] + 2 * table["Padding"] - kernel) // stride + 1
     area = kernel**2

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from stepsim.errors import FileError
+from stepsim.traces.csv_tables import read_table
 
 LAYER_COLUMNS = ("name", "target", "module_class", "repeated", "input_shapes", "output_shape", "dtype")
 
@@ -38,7 +39,7 @@ def read_layers(path: Path) -> pd.DataFrame:
     ``target`` is the function, method or module that the node calls; ``module_class`` the class of the module, empty
     for functions and methods; ``repeated`` marks nodes of the block. Shapes are tuples. Raises `FileError`.
     """
-    table = _read_csv(path, ("op", "target", "Name", "meta", "input_shapes", "output_shape", "dtype"))
+    table = read_table(path, ("op", "target", "Name", "meta", "input_shapes", "output_shape", "dtype"))
     meta, target = table["meta"].astype(str), table["target"].astype(str)
     classes = [_CLASS.findall(text)[-1:] or [""] for text in meta]
     is_module = table["op"] == "call_module"
@@ -65,7 +66,7 @@ def read_layer_times(path: Path) -> pd.DataFrame:
     The last is what adding to the gradients of its parameters took. Raises `FileError` for a time that is negative or
     no number.
     """
-    return _times(path, _read_csv(path, tuple(_TIMES.values())), _TIMES)
+    return _times(path, read_table(path, tuple(_TIMES.values())), _TIMES)
 
 
 def sum_of_layers(layers: pd.DataFrame, times: pd.DataFrame, num_layers: int) -> float:
@@ -82,7 +83,7 @@ def read_steps(path: Path) -> pd.DataFrame:
     of which the table has no number of layers. Raises `FileError`.
     """
     needed = {"seconds": "e2e_ms", "forward_s": "fw_ms", "backward_s": "bwall_ms"}
-    table = _read_csv(path, ("device", "config_model_mode_seqlen_batch", "num_layer", *needed.values()))
+    table = read_table(path, ("device", "config_model_mode_seqlen_batch", "num_layer", *needed.values()))
     config = table["config_model_mode_seqlen_batch"].astype(str)
     parts = config.str.extract(r"^(?P<model>\w+)-train-(?P<sequence>\d+)-(?P<batch>\d+)$")
     kept = parts["model"].notna() & (pd.to_numeric(table["num_layer"], errors="coerce") > 0)
@@ -112,19 +113,6 @@ def _inner_length(target: str, module_class: str, input_shapes: Any) -> int:
     if module_class == "Linear" or re.search(r"\b(matmul|bmm)\b", target):
         return int(input_shapes[0][-1])
     return int(input_shapes[1][-1]) if re.search(r"\baddmm\b", target) else 0
-
-
-def _read_csv(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, EOFError, ValueError) as error:
-        raise FileError(path, "table", None, f"must be a readable CSV: {error}") from error
-    for column in columns:
-        if column not in table:
-            raise FileError(path, "column", column, "must be there")
-    if table.empty:
-        raise FileError(path, "rows", 0, "must be > 0")
-    return table
 
 
 def _times(path: Path, table: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:

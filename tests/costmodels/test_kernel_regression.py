@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepsim.costmodels.kernels import DEVICE, KernelRegression, held_out, with_device
-from stepsim.costmodels.kernels.features import LAUNCH_S, SHAPE, kernel_features, roofline_s
+from stepsim.costmodels.kernels.features import LAUNCH_S, kernel_features, roofline_s
 from stepsim.costmodels.kernels.split import PARTS, part_of
 from stepsim.costmodels.kernels.trees import Boosting
 from stepsim.errors import CalibrationError, NotFittedError
 from stepsim.machines import load_machine
 from stepsim.plan import Origin
+from stepsim.traces.kernel_tables import SHAPE
 
 FEW_TREES = Boosting(trees=40, depth=3, rate=0.2)
 V100 = load_machine("v100_pcie").devices[0]

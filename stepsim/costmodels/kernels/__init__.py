@@ -15,8 +15,9 @@ num_sms, l2_bytes, power_w           of the data sheet
 it was not fitted on it says NaN: nothing to say. `with_device` adds the columns of a data sheet.
 """
 
-from stepsim.costmodels.kernels.features import DEVICE, SHAPE, WORK, with_device
+from stepsim.costmodels.kernels.features import DEVICE, WORK, with_device
 from stepsim.costmodels.kernels.regression import KernelRegression
 from stepsim.costmodels.kernels.split import held_out
+from stepsim.traces.kernel_tables import SHAPE
 
 __all__ = ["DEVICE", "SHAPE", "WORK", "KernelRegression", "held_out", "with_device"]

@@ -14,9 +14,6 @@ from stepsim.machines import Device
 
 Floats = NDArray[np.float64]
 
-SHAPE = ("batch", "m", "n", "k", "kernel_area", "stride")
-"""Columns of `stepsim.traces.kernel_tables`."""
-
 DEVICE = ("peak_flop_per_s", "memory_bandwidth_bytes_per_s", "num_sms", "l2_bytes", "power_w")
 """Columns with fields of a data sheet, the peak in the dtype of the task."""
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from stepsim.costmodels.kernels.features import DEVICE, LAUNCH_S, SHAPE, WORK, Floats, kernel_features, roofline_s
+from stepsim.costmodels.kernels.features import DEVICE, LAUNCH_S, WORK, Floats, kernel_features, roofline_s
 from stepsim.costmodels.kernels.split import part_of
 from stepsim.costmodels.kernels.trees import Boosting, Trees, grow
 from stepsim.costmodels.model import (
@@ -20,6 +20,7 @@ from stepsim.costmodels.model import (
 )
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
+from stepsim.traces.kernel_tables import SHAPE
 
 FEWEST = 20
 """Distinct shapes that an op class needs: fewer leave nothing to check the fit with."""

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.kernels.features import SHAPE
+from stepsim.traces.kernel_tables import SHAPE
 
 HELD_OUT_SEED = 20261202
 """Chosen before any model was fitted, and never changed since."""
