@@ -7,7 +7,8 @@ from stepsim.plan import Plan, TaskKind
 from stepsim.report import report
 from stepsim.simulator import simulate
 from stepsim.strategies import Proposal, Strategy
-from stepsim.strategies.memory.schedule import Action, Policy, resident_bytes, schedule
+from stepsim.strategies.memory.rows import resident_bytes
+from stepsim.strategies.memory.schedule import Action, Policy, schedule
 from stepsim.workloads import Workload
 
 MACHINE = gpus(bandwidth_bytes_per_s=10.0)

@@ -16,7 +16,8 @@ from stepsim.machines import DeviceKind
 from stepsim.plan import NONE, TaskKind
 from stepsim.simulator import simulate
 from stepsim.strategies.memory.lowering import computing_device, plan_for_policy
-from stepsim.strategies.memory.schedule import HOST_COPY, Action, schedule
+from stepsim.strategies.memory.rows import HOST_COPY
+from stepsim.strategies.memory.schedule import Action, schedule
 
 SWAP_FIRST = {1: Action.SWAP}
 

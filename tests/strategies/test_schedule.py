@@ -13,15 +13,8 @@ from stepsim.errors import WorkloadError
 from stepsim.memory import memory_profile
 from stepsim.plan import TaskKind
 from stepsim.strategies.memory.lowering import plan_for_policy
-from stepsim.strategies.memory.schedule import (
-    HOST_COPY,
-    Action,
-    Row,
-    can_recompute,
-    candidates,
-    resident_bytes,
-    schedule,
-)
+from stepsim.strategies.memory.rows import HOST_COPY, Row, resident_bytes
+from stepsim.strategies.memory.schedule import Action, can_recompute, candidates, schedule
 from stepsim.workloads import Phase, Role, Workload
 
 UNLIMITED = 10**9

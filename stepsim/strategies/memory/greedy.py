@@ -14,15 +14,8 @@ from stepsim.machines import Machine
 from stepsim.plan import Costs, TaskKind
 from stepsim.strategies.memory.lowering import plan_for_policy
 from stepsim.strategies.memory.propose import propose
-from stepsim.strategies.memory.schedule import (
-    Action,
-    Policy,
-    Row,
-    can_recompute,
-    candidates,
-    resident_bytes,
-    schedule,
-)
+from stepsim.strategies.memory.rows import Row, resident_bytes
+from stepsim.strategies.memory.schedule import Action, Policy, can_recompute, candidates, schedule
 from stepsim.strategies.proposal import Evaluate, Proposal
 from stepsim.workloads import Workload
 

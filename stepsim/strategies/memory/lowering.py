@@ -6,7 +6,8 @@ from stepsim.errors import MachineError
 from stepsim.machines import DeviceKind, Machine
 from stepsim.plan import NONE, Plan, TaskKind
 from stepsim.plan.builder import PlanBuilder
-from stepsim.strategies.memory.schedule import HOST_COPY, Copy, Policy, Row, schedule
+from stepsim.strategies.memory.rows import HOST_COPY, Copy, Row
+from stepsim.strategies.memory.schedule import Policy, schedule
 from stepsim.workloads import Workload
 
 
