@@ -3,9 +3,9 @@
 import copy
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
+from checking import check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_plans import CPU, UNLIMITED, bind, bound_to, fresh_inputs, keep_all_peak_bytes, plan_of, policy_of
@@ -20,10 +20,8 @@ from tiny_models import (
 )
 
 from stepsim.costmodels import GivenCosts
-from stepsim.executor import BoundProgram, Execution, Executor, execute
-from stepsim.executor.eager import EagerResult, eager_step
+from stepsim.executor import BoundProgram, Executor, execute
 from stepsim.machines import this_cpu
-from stepsim.memory import memory_profile
 from stepsim.plan import Plan, TaskKind
 from stepsim.report import report
 from stepsim.simulator import simulate
@@ -40,44 +38,6 @@ def plans_of(bound: BoundProgram) -> Iterator[Plan]:
     yield plan_of(bound, policy_of(bound, SWAP))
     yield plan_of(bound, policy_of(bound, RECOMPUTE))
     yield plan_of(bound, policy_of(bound, SWAP, RECOMPUTE, KEEP), keep_all_peak_bytes(bound) // 2)
-
-
-def unequal(execution: Execution, reference: EagerResult) -> list[str]:
-    """What differs in any bit."""
-    pairs = {
-        "loss": ({"": execution.loss}, {"": reference.loss}),
-        "gradients": (execution.gradients, reference.gradients),
-        "buffers": (execution.buffers, reference.buffers),
-        "parameters": (execution.parameters, reference.parameters),
-    }
-    assert all(ours.keys() == theirs.keys() for ours, theirs in pairs.values())
-    return [
-        f"{kind} {name}"
-        for kind, (ours, theirs) in pairs.items()
-        for name in ours
-        if ours[name].dtype != theirs[name].dtype or not torch.equal(ours[name], theirs[name])
-    ]
-
-
-def check(plan: Plan, bound: BoundProgram) -> None:
-    """One step of ``plan`` against eager PyTorch and against the memory pass, row by row."""
-    reference = eager_step(bound)
-
-    execution = Executor(plan, bound).run(metered=True)
-
-    predicted, measured, cpu = memory_profile(plan), execution.memory, plan.devices.name.index(CPU)
-    handed_out = sum(bound.workload.tensors[tensor].size_bytes for tensor in results_of(bound))
-    assert unequal(execution, reference) == []
-    assert measured.peak_bytes(CPU) == predicted.peak_bytes(CPU)
-    assert measured.resident.initial[cpu] == predicted.resident.initial[cpu]
-    (during, after), (measured_during, measured_after) = predicted.by_row(CPU), measured.by_row(CPU)
-    np.testing.assert_array_equal(measured_during, during)
-    np.testing.assert_array_equal(measured_after[:-1], after[:-1])
-    assert measured_after[-1] == after[-1] + handed_out
-
-
-def results_of(bound: BoundProgram) -> set[int]:
-    return {bound.workload.loss, *bound.workload.gradients.values()}
 
 
 @pytest.mark.parametrize("factory", EXACT, ids=lambda factory: factory.__name__)

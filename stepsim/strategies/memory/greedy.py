@@ -13,6 +13,7 @@ import numpy as np
 from stepsim.machines import Machine
 from stepsim.plan import Costs, TaskKind
 from stepsim.strategies.memory.lowering import plan_for_policy
+from stepsim.strategies.memory.prices import Prices, prices_of
 from stepsim.strategies.memory.propose import propose
 from stepsim.strategies.memory.rows import Row, resident_bytes
 from stepsim.strategies.memory.schedule import Action, Policy, can_recompute, candidates, schedule
@@ -20,8 +21,6 @@ from stepsim.strategies.proposal import Evaluate, Proposal
 from stepsim.workloads import Workload
 
 Decision = tuple[int, Action]
-Prices = dict[tuple[TaskKind, int], float]
-"""Seconds of a row by its kind and subject (op, or tensor to move), when nothing hides it."""
 
 NO_TIME_S = 1e-9
 """Decisions that add less than this nanosecond are as good as free."""
@@ -51,24 +50,13 @@ class Greedy:
         time_limit_s: float,
     ) -> Proposal:
         began_s = time.monotonic()
-        prices, deadline_s = _prices(workload, machine, costs), began_s + time_limit_s
+        prices, deadline_s = prices_of(workload, machine, costs), began_s + time_limit_s
         search = _Search(workload, prices, memory_bytes, self.actions, deadline_s)
         complete = search.run(self.shortlist)
         plan = plan_for_policy(workload, machine, search.policy, memory_bytes)
         return propose(
             self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=complete
         )
-
-
-def _prices(workload: Workload, machine: Machine, costs: Costs) -> Prices:
-    """Read off the plan that swaps everything: it has a row for each op and for each move."""
-    everything = dict.fromkeys(candidates(workload), Action.SWAP)
-    plan = plan_for_policy(workload, machine, everything, memory_bytes=0)
-    seconds = costs.task_costs(plan, machine).seconds_alone(plan, machine)
-    rows = schedule(workload, everything, 0)
-    prices = {(row.kind, row.subject): float(s) for row, s in zip(rows, seconds, strict=True)}
-    again = {(TaskKind.RECOMPUTE, op): s for (kind, op), s in prices.items() if kind is TaskKind.COMPUTE}
-    return prices | again
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,16 @@ from stepsim.strategies.memory.schedule import Policy, schedule
 from stepsim.workloads import Workload
 
 
-def plan_for_policy(workload: Workload, machine: Machine, policy: Policy, memory_bytes: int) -> Plan:
+def plan_for_policy(
+    workload: Workload, machine: Machine, policy: Policy, memory_bytes: int, prefetch_ops: int = 1
+) -> Plan:
     """The plan of one step of ``workload`` under ``policy``, on the first computing device of ``machine``."""
-    return _Lowering(workload, machine).plan(schedule(workload, policy, memory_bytes))
+    return plan_for_rows(workload, machine, schedule(workload, policy, memory_bytes, prefetch_ops))
+
+
+def plan_for_rows(workload: Workload, machine: Machine, rows: Iterable[Row]) -> Plan:
+    """The plan of settled ``rows``, on the first computing device of ``machine``."""
+    return _Lowering(workload, machine).plan(rows)
 
 
 def computing_device(machine: Machine) -> str:
@@ -89,11 +96,14 @@ class _Lowering:
         )
 
     def _work_of_ops(self) -> list[int]:
-        """One entry for all ops of the same signature; it stands for the first of them."""
-        first: dict[str, int] = {}
+        """One entry for all ops of the same signature; it stands for the first of them.
+
+        Ops that read more than their work takes (`stepsim.workloads.storage`) are apart: a row reads what its op does.
+        """
+        first: dict[tuple[str, int], int] = {}
         for index, op in enumerate(self.workload.ops):
-            first.setdefault(op.signature, index)
-        return [self._work(first[op.signature]) for op in self.workload.ops]
+            first.setdefault((op.signature, len(op.inputs)), index)
+        return [self._work(first[op.signature, len(op.inputs)]) for op in self.workload.ops]
 
     def _work(self, index: int) -> int:
         op = self.workload.ops[index]

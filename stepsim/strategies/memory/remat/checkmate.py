@@ -1,0 +1,163 @@
+"""Checkmate's integer program, by HiGHS: the least work under a memory budget, proven; and its rounding.
+
+Jain et al., MLSys 2020, section 4. The memory freed after each node is said by one variable for each of its parents, as
+there; that it be freed only once and only when nothing needs it stands here as one inequality for each reason, instead
+of the count of hazards: the same integer points, a tighter relaxation, and no integer variables but ``computed`` and
+``kept``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
+from scipy.sparse import csr_matrix
+
+from stepsim.strategies.memory.remat.problem import Recomputation, Schedule, peak_bytes, with_least_work
+
+Floats = NDArray[np.float64]
+Key = tuple[str, int, int, int]
+"""A variable: its kind, stage, node, and, for what is freed, the node that is freed."""
+Row = tuple[dict[Key, float], float, float]
+"""Coefficients, and the bounds of their sum."""
+
+TIGHTER = 0.1
+"""By so much is the budget cut for the relaxation that is rounded (section 5.2)."""
+
+THRESHOLDS = tuple(np.linspace(0.1, 0.9, 9).tolist())
+"""What counts as kept: the paper rounds at 0.5, its code tries these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """The best schedule found, None where there is none; ``bound_s`` is proven; ``complete``: nothing better exists."""
+
+    schedule: Schedule | None
+    bound_s: float
+    complete: bool
+
+
+def solve(problem: Recomputation, budget_bytes: int, *, time_limit_s: float) -> Solution:
+    """The schedule of least work whose peak is at most ``budget_bytes``, or the best within ``time_limit_s``."""
+    program = _Program(problem, budget_bytes)
+    found = program.run(whole=True, time_limit_s=time_limit_s)
+    bound = getattr(found, "mip_dual_bound", None)
+    bound_s = (bound if bound is not None else 1.0) * float(problem.seconds.sum())
+    schedule = None if found.x is None else program.schedule(found.x, 0.5)
+    return Solution(schedule=schedule, bound_s=bound_s, complete=found.status in (0, 2))
+
+
+def solve_rounded(problem: Recomputation, budget_bytes: int, *, time_limit_s: float) -> Solution:
+    """Two-phase rounding: what the relaxation keeps, and the least work that it needs; the cheapest that fits."""
+    program = _Program(problem, budget_bytes)
+    bound = program.run(whole=False, time_limit_s=time_limit_s / 2)
+    tight_bytes = problem.fixed_bytes + round((1 - TIGHTER) * (budget_bytes - problem.fixed_bytes))
+    relaxed = _Program(problem, tight_bytes).run(whole=False, time_limit_s=time_limit_s / 2)
+    bound_s = float(problem.seconds.sum()) * (1.0 if bound.fun is None else bound.fun)
+    found = [] if relaxed.x is None else [program.schedule(relaxed.x, threshold) for threshold in THRESHOLDS]
+    fitting = [schedule for schedule in found if peak_bytes(problem, schedule) <= budget_bytes]
+    best = min(fitting, key=lambda schedule: schedule.seconds(problem), default=None)
+    return Solution(schedule=best, bound_s=bound_s, complete=relaxed.status in (0, 2))
+
+
+class _Program:
+    """Time in units of one run of everything, memory in units of what the budget leaves."""
+
+    def __init__(self, problem: Recomputation, budget_bytes: int) -> None:
+        self.problem = problem
+        room = max(budget_bytes - problem.fixed_bytes, 1)
+        self.size = (problem.size_bytes / room).tolist()
+        self.columns: dict[Key, int] = {key: place for place, key in enumerate(self._variables())}
+        self.cost = np.zeros(len(self.columns))
+        for (kind, _, node, _), place in self.columns.items():
+            if kind == "computed":
+                self.cost[place] = problem.seconds[node] / problem.seconds.sum()
+
+    def run(self, *, whole: bool, time_limit_s: float) -> OptimizeResult:
+        """With ``whole`` computed and kept are 0 or 1, else anything between."""
+        rows = list(self._rows())
+        places = [
+            (number, self.columns[key], value) for number, row in enumerate(rows) for key, value in row[0].items()
+        ]
+        number, place, value = zip(*places, strict=True)
+        matrix = csr_matrix((value, (number, place)), shape=(len(rows), len(self.columns)))
+        limits = LinearConstraint(matrix, [row[1] for row in rows], [row[2] for row in rows])
+        kinds = np.array([key[0] in ("computed", "kept") for key in self.columns], dtype=float)
+        return milp(
+            self.cost,
+            integrality=kinds * whole,
+            bounds=self._bounds(),
+            constraints=limits,
+            options={"time_limit": max(time_limit_s, 0.1)},
+        )
+
+    def schedule(self, values: Floats, threshold: float) -> Schedule:
+        kept = np.zeros((len(self.problem),) * 2, np.bool_)
+        for (kind, stage, node, _), place in self.columns.items():
+            if kind == "kept":
+                kept[stage, node] = values[place] > threshold
+        return with_least_work(self.problem, kept)
+
+    def _variables(self) -> Iterator[Key]:
+        for stage in range(len(self.problem)):
+            for node in range(stage + 1):
+                yield ("computed", stage, node, -1)
+                yield ("level", stage, node, -1)
+                if node < stage:
+                    yield ("kept", stage, node, -1)
+                for freed in self._freeable(node):
+                    yield ("freed", stage, node, freed)
+
+    def _freeable(self, node: int) -> list[int]:
+        """What may go after ``node`` ran."""
+        return [used for used in (*self.problem.parents[node], node) if not self.problem.stays[used]]
+
+    def _bounds(self) -> Bounds:
+        low, high = np.zeros(len(self.columns)), np.ones(len(self.columns))
+        for (kind, stage, node, _), place in self.columns.items():
+            if kind == "computed":
+                low[place] = stage == node
+                high[place] = stage <= self.problem.last_run[node]
+            elif kind == "kept":
+                low[place] = self.problem.stays[node]
+        return Bounds(low, high)
+
+    def _rows(self) -> Iterator[Row]:
+        for stage in range(len(self.problem)):
+            for node in range(stage + 1):
+                yield from self._needs(stage, node)
+                yield self._level(stage, node)
+                for freed in self._freeable(node):
+                    yield from self._frees(stage, node, freed)
+
+    def _needs(self, stage: int, node: int) -> Iterator[Row]:
+        """What is read, or kept for the next stage, is there."""
+        for parent in self.problem.parents[node]:
+            yield self._there(stage, parent) | {("computed", stage, node, -1): -1.0}, 0.0, np.inf
+        if stage + 1 < len(self.problem):
+            yield self._there(stage, node) | {("kept", stage + 1, node, -1): -1.0}, 0.0, np.inf
+
+    def _there(self, stage: int, node: int) -> dict[Key, float]:
+        kept: dict[Key, float] = {("kept", stage, node, -1): 1.0} if node < stage else {}
+        return {("computed", stage, node, -1): 1.0} | kept
+
+    def _level(self, stage: int, node: int) -> Row:
+        """What lies there while ``node`` runs or would run."""
+        row: dict[Key, float] = {("level", stage, node, -1): -1.0, ("computed", stage, node, -1): self.size[node]}
+        if node == 0:
+            row |= {("kept", stage, other, -1): self.size[other] for other in range(stage)}
+        else:
+            row[("level", stage, node - 1, -1)] = 1.0
+            row |= {("freed", stage, node - 1, freed): -self.size[freed] for freed in self._freeable(node - 1)}
+        return row, 0.0, 0.0
+
+    def _frees(self, stage: int, node: int, freed: int) -> Iterator[Row]:
+        """Only after a run, only what is not kept, and only when no later node of the stage reads it."""
+        gone: dict[Key, float] = {("freed", stage, node, freed): 1.0}
+        yield gone | {("computed", stage, node, -1): -1.0}, -np.inf, 0.0
+        if stage + 1 < len(self.problem):
+            yield gone | {("kept", stage + 1, freed, -1): 1.0}, -np.inf, 1.0
+        for child in self.problem.children[freed]:
+            if node < child <= stage:
+                yield gone | {("computed", stage, child, -1): 1.0}, -np.inf, 1.0

@@ -1,0 +1,154 @@
+"""Recomputation as Checkmate has it: results of nodes are kept from stage to stage, or computed again.
+
+Jain et al., "Checkmate", MLSys 2020, section 4: in stage t of n, node t is computed for the first time, with whatever
+it takes that is not there any more. A schedule is two triangular tables of shape (n, n): ``computed[t, i]``, node i
+runs in stage t, and ``kept[t, i]``, the result of node i is kept from stage t - 1 to stage t.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepsim.strategies.memory.rows import Row
+from stepsim.strategies.memory.writer import Writer
+from stepsim.workloads import Phase, Workload
+
+Table = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recomputation:
+    """Nodes in order of their first run.
+
+    Attributes
+    ----------
+    seconds, size_bytes
+        Of each node: to run it, and of its result. Shape (nodes,).
+    parents
+        The nodes whose results it reads.
+    stays
+        Results that are never given back. Shape (nodes,).
+    last_run
+        The last stage in which a node may run: its own, for one that cannot run twice. Shape (nodes,).
+    fixed_bytes
+        What lies on the device all the time.
+    """
+
+    seconds: NDArray[np.float64]
+    size_bytes: NDArray[np.int64]
+    parents: Sequence[tuple[int, ...]]
+    stays: Table
+    last_run: NDArray[np.int64]
+    fixed_bytes: int
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in self.parents]
+        for node, parents in enumerate(self.parents):
+            for parent in parents:
+                found[parent].append(node)
+        return tuple(map(tuple, found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """What runs and what is kept in each stage: two tables of shape (nodes, nodes)."""
+
+    computed: Table
+    kept: Table
+
+    def seconds(self, problem: Recomputation) -> float:
+        return float(self.computed.sum(axis=0) @ problem.seconds)
+
+
+def recomputation_of(workload: Workload, seconds: Sequence[float]) -> Recomputation:
+    """One node for each op of the forward and backward passes, which take ``seconds``; its result is all its outputs.
+
+    Ops of the update do not count: they run after the last stage, on what stays.
+    """
+    nodes = [index for index, op in enumerate(workload.ops) if op.phase is not Phase.UPDATE]
+    place = {op: node for node, op in enumerate(nodes)}
+    producer = {tensor: place[op] for tensor, op in workload.producer.items() if op in place}
+    results = _read_last(workload)
+    ops = [workload.ops[index] for index in nodes]
+    return Recomputation(
+        seconds=np.array([seconds[index] for index in nodes]),
+        size_bytes=np.array([sum(workload.tensors[tensor].size_bytes for tensor in op.outputs) for op in ops]),
+        parents=[tuple(sorted({producer[tensor] for tensor in op.inputs if tensor in producer})) for op in ops],
+        stays=np.array([bool(results & {*op.outputs}) for op in ops]),
+        last_run=np.array([node if op.mutates or op.random else len(nodes) - 1 for node, op in enumerate(ops)]),
+        fixed_bytes=sum(tensor.size_bytes for i, tensor in enumerate(workload.tensors) if i not in workload.producer),
+    )
+
+
+def with_least_work(problem: Recomputation, kept: Table) -> Schedule:
+    """The least that must run when ``kept`` says what is kept (Checkmate, section 5.2, the second phase of rounding).
+
+    What cannot run again is kept all along, and what is kept is computed in time.
+    """
+    size = len(problem)
+    stage = np.arange(size)[:, None]
+    ran, again = stage > np.arange(size), stage <= problem.last_run
+    kept = (kept | problem.stays | ~again) & ran
+    computed = np.eye(size, dtype=np.bool_)
+    for t in range(size - 1, -1, -1):
+        if t + 1 < size:
+            computed[t] |= kept[t + 1] & ~kept[t]
+        for node in range(t, -1, -1):
+            if computed[t, node]:
+                for parent in problem.parents[node]:
+                    computed[t, parent] |= not kept[t, parent]
+    return Schedule(computed, kept)
+
+
+def peak_bytes(problem: Recomputation, schedule: Schedule) -> int:
+    """The most that lies on the device while a node runs; a result goes after its last use in a stage, unless kept."""
+    stays_on = np.vstack([schedule.kept[1:], np.zeros(len(problem), np.bool_)]) | problem.stays
+    return max(_stage_peak_bytes(problem, schedule, stays_on[t], t) for t in range(len(problem)))
+
+
+def _stage_peak_bytes(problem: Recomputation, schedule: Schedule, stays_on: Table, stage: int) -> int:
+    runs = np.flatnonzero(schedule.computed[stage]).tolist()
+    last_use = {parent: node for node in runs for parent in (*problem.parents[node], node)}
+    level = problem.fixed_bytes + int(problem.size_bytes[schedule.kept[stage]].sum())
+    peak = 0
+    for node in runs:
+        level += int(problem.size_bytes[node]) * (not schedule.kept[stage, node])
+        peak = max(peak, level)
+        for used in {*problem.parents[node], node}:
+            level -= int(problem.size_bytes[used]) * bool(last_use[used] == node and not stays_on[used])
+    return peak
+
+
+def rows_of(workload: Workload, schedule: Schedule) -> list[Row]:
+    """The rows of one step under ``schedule``, not settled yet; the update comes last."""
+    writer = Writer(workload)
+    nodes = [index for index, op in enumerate(workload.ops) if op.phase is not Phase.UPDATE]
+    results = _read_last(workload)
+    for stage in range(len(nodes)):
+        for node in np.flatnonzero(schedule.computed[stage]).tolist():
+            if node == stage:
+                writer.compute(nodes[node])
+            else:
+                writer.recompute(nodes[node], workload.ops[nodes[node]].outputs)
+        gone = ~schedule.kept[stage + 1] if stage + 1 < len(nodes) else np.ones(len(nodes), np.bool_)
+        for node in np.flatnonzero(gone[: stage + 1]).tolist():
+            for tensor in workload.ops[nodes[node]].outputs:
+                if writer.has(tensor) and tensor not in results:
+                    writer.drop(tensor)
+    for index, op in enumerate(workload.ops):
+        if op.phase is Phase.UPDATE:
+            writer.compute(index)
+    return writer.rows
+
+
+def _read_last(workload: Workload) -> set[int]:
+    """What the step gives, and what the update reads."""
+    updates = (op for op in workload.ops if op.phase is Phase.UPDATE)
+    return {workload.loss, *workload.gradients.values()}.union(*(op.inputs for op in updates))

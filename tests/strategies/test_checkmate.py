@@ -1,0 +1,157 @@
+"""Checkmate's program against every table of a small problem, and what its schedules become."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from proposing import count, propose
+from random_workloads import workloads
+from small_workloads import chain
+
+from stepsim.memory import memory_profile
+from stepsim.plan import TaskKind
+from stepsim.strategies.memory.remat.checkmate import Solution, solve, solve_rounded
+from stepsim.strategies.memory.remat.problem import (
+    Recomputation,
+    Schedule,
+    peak_bytes,
+    recomputation_of,
+    rows_of,
+    with_least_work,
+)
+from stepsim.strategies.memory.remat.strategy import Checkmate
+from stepsim.strategies.memory.rows import resident_bytes, settle
+from stepsim.workloads import Phase, Workload
+
+
+def problem_of(layers: int, size_bytes: int = 10) -> Recomputation:
+    """A chain of ``layers`` and a loss, forward and back, each node one second."""
+    workload = chain(layers, size_bytes)
+    return recomputation_of(workload, [1.0] * len(workload.ops))
+
+
+def keep_nothing(problem: Recomputation) -> Schedule:
+    return with_least_work(problem, np.zeros((len(problem),) * 2, np.bool_))
+
+
+def keep_all(problem: Recomputation) -> Schedule:
+    return with_least_work(problem, np.ones((len(problem),) * 2, np.bool_))
+
+
+def tables(problem: Recomputation) -> list[Schedule]:
+    """The least work of every table of what is kept."""
+    places = [(t, i) for t in range(len(problem)) for i in range(t)]
+    found = []
+    for bits in itertools.product((False, True), repeat=len(places)):
+        kept = np.zeros((len(problem),) * 2, np.bool_)
+        for place, bit in zip(places, bits, strict=True):
+            kept[place] = bit
+        found.append(with_least_work(problem, kept))
+    return found
+
+
+def test_keeping_everything_runs_each_node_once() -> None:
+    problem = problem_of(4)
+
+    assert keep_all(problem).seconds(problem) == len(problem)
+
+
+def test_keeping_nothing_runs_all_that_a_node_stands_on_again() -> None:
+    """A chain of two: F0, F0 F1, F0 F1 L, B1 on F0 F1 L, then B0 on F0 F1 L and B1; the loss itself stays."""
+    problem = problem_of(2)
+
+    runs = [np.flatnonzero(row).tolist() for row in keep_nothing(problem).computed]
+
+    assert runs[:3] == [[0], [0, 1], [0, 1, 2]]
+    assert runs[3] == [0, 1, 3]
+    assert runs[4] == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("budget_bytes", range(30, 70, 4))
+def test_the_program_finds_the_best_of_all_tables(budget_bytes: int) -> None:
+    problem = problem_of(2)
+    fitting = [s.seconds(problem) for s in tables(problem) if peak_bytes(problem, s) <= budget_bytes]
+
+    found = solve(problem, budget_bytes, time_limit_s=60)
+
+    assert found.complete
+    assert (found.schedule is None) == (not fitting)
+    if found.schedule is not None:
+        assert found.schedule.seconds(problem) == pytest.approx(min(fitting))
+        assert found.bound_s == pytest.approx(min(fitting))
+        assert peak_bytes(problem, found.schedule) <= budget_bytes
+
+
+@pytest.mark.parametrize("search", [solve, solve_rounded])
+def test_with_room_for_everything_nothing_runs_twice(search: type) -> None:
+    problem = problem_of(5)
+
+    found: Solution = search(problem, 10**6, time_limit_s=60)
+
+    assert found.schedule is not None
+    assert found.schedule.seconds(problem) == len(problem)
+
+
+def test_rounding_fits_the_budget_and_is_no_better_than_the_optimum() -> None:
+    problem = problem_of(6)
+    for budget_bytes in (45, 51, 61, 71, 81):
+        rounded, exact = (search(problem, budget_bytes, time_limit_s=60) for search in (solve_rounded, solve))
+        if rounded.schedule is not None:
+            assert exact.schedule is not None
+            assert peak_bytes(problem, rounded.schedule) <= budget_bytes
+            assert rounded.schedule.seconds(problem) >= exact.schedule.seconds(problem) - 1e-9
+            assert rounded.bound_s <= exact.schedule.seconds(problem) + 1e-9
+
+
+def test_less_room_never_takes_less_work() -> None:
+    problem = problem_of(4)
+
+    found = [solve(problem, budget, time_limit_s=60).schedule for budget in range(40, 90, 5)]
+    seconds = [schedule.seconds(problem) for schedule in found if schedule is not None]
+
+    assert len(seconds) > 3
+    assert seconds == sorted(seconds, reverse=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(workload=workloads(max_layers=4), data=st.data())
+def test_rows_of_any_table_stay_within_the_peak_of_the_table(workload: Workload, data: st.DataObject) -> None:
+    problem = recomputation_of(workload, [1.0] * len(workload.ops))
+    size = len(problem)
+    bits = data.draw(st.lists(st.booleans(), min_size=size * size, max_size=size * size))
+    schedule = with_least_work(problem, np.array(bits).reshape(size, size))
+
+    rows = list(settle(workload, rows_of(workload, schedule), 0))
+
+    updates = sum(op.phase is Phase.UPDATE for op in workload.ops)
+    runs = sum(row.kind in (TaskKind.COMPUTE, TaskKind.RECOMPUTE) for row in rows)
+    assert runs == int(schedule.computed.sum()) + updates
+    assert max(resident_bytes(workload, rows)) <= peak_bytes(problem, schedule)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_plan_recomputes_and_meets_its_limit(rounded: bool) -> None:
+    proposal = propose(Checkmate(rounded=rounded), chain(6), 61)
+
+    assert proposal.feasible
+    assert proposal.complete
+    assert count(proposal, TaskKind.RECOMPUTE) > 0
+    assert count(proposal, TaskKind.SWAP_OUT) == 0
+    assert memory_profile(proposal.plan).peak_bytes("gpu0") == proposal.predicted_peak_bytes
+
+
+def test_a_limit_that_nothing_meets_gives_a_plan_that_says_so() -> None:
+    proposal = propose(Checkmate(), chain(4), 12)
+
+    assert not proposal.feasible
+    assert proposal.predicted_peak_bytes > 12
+
+
+def test_what_draws_random_numbers_is_kept() -> None:
+    proposal = propose(Checkmate(), chain(6, random=frozenset({2})), 61)
+
+    kinds = proposal.plan.tasks.kind == TaskKind.RECOMPUTE
+    again = {proposal.plan.work.kind[work] for work in proposal.plan.tasks.work[kinds].tolist()}
+    assert "F2" not in again
