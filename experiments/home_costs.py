@@ -34,11 +34,15 @@ class Constants:
     reserve_share: float = 0.0
 
 
+UNLIMITED_BYTES = 10**15
+
+
 def machine_with(constants: Constants) -> Machine:
-    """`MACHINE` with the copies' rate of ``constants``."""
+    """`MACHINE` with the copies' rate of ``constants``, and memory for plans that do not fit too."""
     machine = load_machine(MACHINE)
     links = tuple(replace(link, bandwidth_bytes_per_s=constants.link_bytes_per_s) for link in machine.links)
-    return replace(machine, links=links)
+    devices = tuple(replace(device, memory_bytes=UNLIMITED_BYTES) for device in machine.devices)
+    return replace(machine, links=links, devices=devices)
 
 
 def limit_bytes(constants: Constants) -> int:

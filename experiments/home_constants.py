@@ -1,0 +1,16 @@
+"""The constants that `python -m experiments.home_fit` found on `FITTED_ON` alone (MobileNet, VGG16, Plain20)."""
+
+from dataclasses import replace
+
+from experiments.home_costs import Constants
+
+FITTED = Constants(
+    compute_efficiency=0.8935,
+    memory_efficiency=0.3841,
+    depthwise_efficiency=0.05106,
+    link_bytes_per_s=10.76e9,
+    reserve_bytes=1_841_540_303,
+)
+
+PROPORTIONAL = replace(FITTED, reserve_bytes=750_000_000, reserve_share=0.0987)
+"""The reserve in its other form, fitted on the same batches."""
