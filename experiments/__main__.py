@@ -7,31 +7,25 @@ import argparse
 import json
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.experiment import EXPECTED, Claim, differences, load, names, question
+from stepsim.commands.one_line import refuse, warnings_in_one_line
+from stepsim.commands.outputs import no_empty_folder
 from stepsim.errors import StepsimError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    with warnings.catch_warnings():
-        warnings.showwarning = _warn
+    with warnings_in_one_line("experiments"):
         try:
             return _list() if given.verb == "list" else _run(given.name, given.output, given.quick, given.json)
         except StepsimError as error:
             problem = str(error)
         except OSError as error:
             problem = f"{error.filename}: {error.strerror}"
-    print("experiments:", " ".join(problem.splitlines()), file=sys.stderr)
-    return 2
-
-
-def _warn(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    if issubclass(category, UserWarning):
-        print("experiments: warning:", " ".join(str(message).splitlines()), file=sys.stderr)
+    return refuse("experiments", problem)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,12 +50,10 @@ def _list() -> int:
 def _run(name: str, output: Path | None, quick: bool, as_json: bool) -> int:
     experiment = load(name)
     folder = Path("experiments-output") / name if output is None else output
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StepsimError(f"{folder}: cannot be a folder: {error.strerror}") from error
     began_s = time.perf_counter()
-    claims = list(experiment.run(folder, quick=quick))
+    with no_empty_folder(folder):
+        _make(folder)
+        claims = list(experiment.run(folder, quick=quick))
     seconds = time.perf_counter() - began_s
     # A quick run is smaller, so its numbers are others; only its claims must hold.
     unexpected = [] if quick else differences(claims, EXPECTED / f"{name}.json")
@@ -73,6 +65,13 @@ def _run(name: str, output: Path | None, quick: bool, as_json: bool) -> int:
         facts = {"experiment": name, "seconds": seconds, "claims": [claim.as_json() for claim in claims]}
         print(json.dumps(facts | {"unexpected": unexpected}, allow_nan=False))
     return 0 if all(claim.holds for claim in claims) and not unexpected else 1
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StepsimError(f"{folder}: cannot be a folder: {error.strerror}") from error
 
 
 def _line(claim: Claim) -> str:

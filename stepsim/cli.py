@@ -4,7 +4,6 @@ A user's mistake is one line on stderr and exit code 2. With ``--json`` the last
 """
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
@@ -12,8 +11,8 @@ import typer
 
 from stepsim import __version__
 from stepsim.commands import GROUPS, VERBS
+from stepsim.commands.one_line import refuse, warnings_in_one_line
 from stepsim.errors import StepsimError
-from stepsim.text_table import plain
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises for a wrong command line. Where it is defined differs between versions; its subclass is public."""
@@ -39,8 +38,7 @@ for group in GROUPS:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    with warnings.catch_warnings():
-        warnings.showwarning = _warn
+    with warnings_in_one_line("stepsim"):
         return _run(given)
 
 
@@ -48,24 +46,13 @@ def _run(given: list[str]) -> int:
     try:
         code = app(args=given or ["--help"], prog_name="stepsim", standalone_mode=False)
     except StepsimError as error:
-        return _refuse(str(error))
+        return refuse("stepsim", str(error))
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "stepsim"
-        return _refuse(f"{error.format_message().rstrip('.')}; see {command} --help")
+        return refuse("stepsim", f"{error.format_message().rstrip('.')}; see {command} --help")
     except (KeyboardInterrupt, typer.Abort):
         return 130
     return code if isinstance(code, int) else 0
-
-
-def _refuse(problem: str) -> int:
-    print("stepsim:", plain(" ".join(problem.splitlines())), file=sys.stderr)
-    return 2
-
-
-def _warn(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """One line, as for a refusal; what warns developers of other packages is not for users."""
-    if issubclass(category, UserWarning):
-        print("stepsim: warning:", plain(" ".join(str(message).splitlines())), file=sys.stderr)
 
 
 def _print_version(wanted: bool) -> None:

@@ -85,12 +85,18 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
     Raises `FileError` for a suffix that names no format.
     """
-    suffix, formats = Path(path).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
-    if suffix not in formats:
-        raise FileError(path, "suffix", suffix, f"must be one of {', '.join(sorted(formats))}")
+    suffix = check_suffix(path)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=suffix, dpi=160)
     write_bytes(path, buffer.getvalue())
+
+
+def check_suffix(path: str | Path) -> str:
+    """The format that the suffix of ``path`` names. Raises `FileError` where it names none."""
+    suffix, formats = Path(path).suffix.removeprefix("."), Figure().canvas.get_supported_filetypes()
+    if suffix not in formats:
+        raise FileError(path, "suffix", suffix, f"must be one of {', '.join(sorted(formats))}")
+    return suffix
 
 
 def _takes_time(timeline: Timeline) -> NDArray[np.bool_]:

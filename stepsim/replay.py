@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from stepsim.costmodels import RecordedCosts
+from stepsim.errors import FileError
 from stepsim.machines import Machine
 from stepsim.simulator import simulate
 from stepsim.timeline import Timeline
+from stepsim.traces.detect import form_of, head_of
 from stepsim.traces.explained import explained
 from stepsim.traces.kineto import read_kineto
 from stepsim.traces.replay import Rebuilt, StepError, machine_of, rebuild, step_errors
@@ -79,6 +81,7 @@ class Replay:
 def replay(path: Path) -> Replay:
     """Read, rebuild and simulate the Kineto trace at ``path``. Raises `FileError` for a file that is none."""
     began_s = time.monotonic()
+    _refuse_others(path)
     trace = read_kineto(path)
     rebuilt, machine = rebuild(trace), machine_of(trace)
     timeline = run_again(rebuilt, machine)
@@ -90,6 +93,14 @@ def replay(path: Path) -> Replay:
         timeline=timeline,
         seconds=time.monotonic() - began_s,
     )
+
+
+def _refuse_others(path: Path) -> None:
+    """Say what a file of another known format is; of what is not known, the reader says what is wrong with it."""
+    form = form_of(head_of(path))
+    if form is not None and form.read is not read_kineto:
+        wanted = "must be the Kineto trace that torch.profiler exported"
+        raise FileError(path, "format", None, f"{wanted}: this is a {form.name}, which stepsim traces show prints")
 
 
 def run_again(rebuilt: Rebuilt, machine: Machine) -> Timeline:

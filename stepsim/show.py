@@ -12,7 +12,7 @@ from stepsim.machines import load_machine
 from stepsim.memory import memory_profile
 from stepsim.plan import Plan, TaskKind
 from stepsim.replay import Replay
-from stepsim.tables import read_meta
+from stepsim.tables import read_json_bytes, read_meta
 from stepsim.text_table import print_table
 from stepsim.timeline import Timeline
 from stepsim.units import format_bytes, format_seconds
@@ -42,8 +42,9 @@ def _format(path: Path) -> object:
         return "stepsim-trace"
     if path.suffix == ".toml":
         return "machine"
+    content = read_json_bytes(path)
     try:
-        body = json.loads(path.read_bytes())
+        body = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FileError(path, "file", None, f"is neither JSON, TOML, Parquet nor a zip of tables: {error}") from error
     if not isinstance(body, dict):
@@ -61,11 +62,12 @@ def _show_workload(path: Path, console: Console) -> None:
     for op in workload.ops[:ROWS_SHOWN]:
         out = ", ".join("x".join(map(str, shape)) for shape in op.output_shapes)
         rows.append((op.name, op.phase, op.kind, op.module, out, f"{op.flop:.3g}"))
+    others = " and others" if workload.growth else ""
     saved = sum(tensor.size_bytes for tensor in workload.tensors if tensor.saved)
     counts = f"{len(workload.ops)} ops, {len(workload.tensors)} tensors, {workload.flop:.4g} FLOP"
     print_table(
         console,
-        f"workload {workload.name}, batch {workload.batch}: {counts}, saved {format_bytes(saved)}",
+        f"workload {workload.name}, batch {workload.batch}{others}: {counts}, saved {format_bytes(saved)}",
         ("op", "phase", "kind", "module", "output", "FLOP"),
         rows,
     )

@@ -151,7 +151,9 @@ def test_a_file_is_present_when_it_is_whole_and_unchanged(tmp_path, content, pre
     assert is_present(file, tmp_path) is present
 
 
-@pytest.mark.parametrize("content", [b"", LOG, gzip.compress(LOG, mtime=0)[:-9], gzip.compress(LOG, mtime=0)[:-30] + bytes(30)])
+@pytest.mark.parametrize(
+    "content", [b"", LOG, gzip.compress(LOG, mtime=0)[:-9], gzip.compress(LOG, mtime=0)[:-30] + bytes(30)]
+)
 def test_a_damaged_compressed_copy_is_not_present(tmp_path, content):
     file = known(file="logs/a.log.gz")
     write(tmp_path, file, content)

@@ -37,6 +37,12 @@ def test_the_name_of_a_gpu_is_no_markup_and_does_not_steer_the_terminal(here):
     assert " of [bold]V100?[2J: 1 copy" in done("import", "v100.log", "-o", "t").out
 
 
+def test_the_name_of_a_file_does_not_steer_the_terminal(here):
+    (here / "bad\x1b[2J.log").write_text(SWEEP)
+
+    assert done("import", "bad\x1b[2J.log", "-o", "t").out == "bad?[2J.log: bandwidth log: 2 copy -> t\n"
+
+
 def test_several_files_become_a_folder_of_traces(here):
     facts = done("import", "sweep.log", "other.log", "-o", "traces", "--json").facts
 
@@ -83,6 +89,6 @@ def test_where_to_write_must_be_said(here):
 
 def test_a_recorded_file_is_not_replaced_by_its_own_trace(here):
     assert refused("import", "sweep.log", "-o", "sweep.log") == (
-        "sweep.log would be replaced by a trace: give another output"
+        "sweep.log would be replaced by what is made of it: give another output"
     )
     assert (here / "sweep.log").read_text() == SWEEP

@@ -365,7 +365,7 @@ OURS = {"format": "stepsim-trace", "provenance": "{}"}
     [
         (lambda table: table, {}, "format: must be stepsim-trace"),
         (lambda table: table, {"format": "birds"}, "format: must be stepsim-trace, got b'birds'"),
-        (lambda table: table, {**OURS, "provenance": "{"}, "file: is not a trace: Expecting property name"),
+        (lambda table: table, {**OURS, "provenance": "{"}, "provenance: is not JSON: Expecting property name"),
         (lambda table: table.drop_columns("kind"), OURS, "columns: are missing, got ['kind']"),
         (replaced("kind", [1, 2, 3]), OURS, "kind: must hold str, got 'int64'"),
         (replaced("start_s", ["a", "b", "c"]), OURS, "start_s: must hold float64, got "),

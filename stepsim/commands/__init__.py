@@ -9,6 +9,7 @@ from stepsim.commands.imports import import_
 from stepsim.commands.machines import machines
 from stepsim.commands.on_machine import capture, demo, execute, record, validate
 from stepsim.commands.on_paper import fit, plan, replay, show, simulate
+from stepsim.commands.workloads import workloads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,22 @@ class Group:
     verbs: tuple[Callable[..., None], ...]
 
 
-VERBS = (demo, capture, record, import_, fit, plan, simulate, execute, validate, replay, machines, calibrations, show)
+VERBS = (
+    demo,
+    capture,
+    record,
+    import_,
+    fit,
+    plan,
+    simulate,
+    execute,
+    validate,
+    replay,
+    machines,
+    calibrations,
+    workloads,
+    show,
+)
 """In the order of the data flow."""
 
 GROUPS = (

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepsim.commands.options import STDOUT, AsJson, Output, print_json
+from stepsim.commands.outputs import check_outputs, save_together
 from stepsim.errors import StepsimError
 
 if TYPE_CHECKING:
@@ -31,29 +32,39 @@ def import_(
 
     An execution trace of PyTorch joins the Kineto trace of the same run: they become one trace.
     """
+    from stepsim.text_table import plain
     from stepsim.traces.execution_pair import paired
 
     forms, executions, traces = _read(files)
     targets = _targets(list(traces), output)
-    _check_spared(files, targets)
+    check_outputs(targets, [*files, *_beside(traces)])
     _check_ranks(traces)
     partners = _partners(executions, {path: trace for path, trace in traces.items() if forms[path] == KINETO})
     for path, partner in partners.items():
         traces[path] = paired(executions[partner], traces[path])
+    save_together(dict(zip(targets, traces.values(), strict=True)))
     facts = []
     for (path, trace), target in zip(traces.items(), targets, strict=True):
-        trace.save(target)
-        events = trace.events["kind"].value_counts().to_dict()
-        told = ", ".join(f"{count} {kind}" for kind, count in events.items())
-        fact: dict[str, object] = {"file": str(path), "format": forms[path], "events": events, "trace": str(target)}
-        if path in partners:
-            linked = trace.provenance["kernels linked"]
-            told += f"; {linked} kernels linked to ops of {partners[path]}"
-            fact |= {"execution_trace": str(partners[path]), "kernels_linked": linked}
+        fact = _facts(path, trace, partners.get(path)) | {"format": forms[path], "trace": str(target)}
+        line = f"{path}: {forms[path]}{_on(trace)}: {_told(fact)} -> {target}"
+        STDOUT.print(plain(line), highlight=False, markup=False, soft_wrap=True)
         facts.append(fact)
-        line = f"{path}: {forms[path]}{_on(trace)}: {told} -> {target}"
-        STDOUT.print(line, highlight=False, markup=False, soft_wrap=True)
     print_json({"traces": facts}, as_json)
+
+
+def _facts(path: Path, trace: "Trace", partner: Path | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"file": str(path), "events": trace.events["kind"].value_counts().to_dict()}
+    if partner is not None:
+        facts |= {"execution_trace": str(partner), "kernels_linked": trace.provenance["kernels linked"]}
+    return facts
+
+
+def _told(facts: dict[str, Any]) -> str:
+    """The same in words."""
+    events = ", ".join(f"{count} {kind}" for kind, count in facts["events"].items())
+    if "kernels_linked" not in facts:
+        return events
+    return f"{events}; {facts['kernels_linked']} kernels linked to ops of {facts['execution_trace']}"
 
 
 def _read(files: Sequence[Path]) -> "tuple[dict[Path, str], dict[Path, ExecutionTrace], dict[Path, Trace]]":
@@ -104,12 +115,9 @@ def _check_ranks(traces: "dict[Path, Trace]") -> None:
         seen[rank, ranks] = path
 
 
-def _check_spared(files: Sequence[Path], targets: Sequence[Path]) -> None:
-    """No recorded file may be replaced by what is read from it."""
-    for target in targets:
-        for path in files:
-            if target.exists() and target.samefile(path):
-                raise StepsimError(f"{path} would be replaced by a trace: give another output")
+def _beside(traces: "dict[Path, Trace]") -> list[Path]:
+    """Files that were read too because they lay beside those that were given: the tensors of TrioSim."""
+    return [path.with_name(trace.provenance.get("tensors", path.name)) for path, trace in traces.items()]
 
 
 def _targets(files: Sequence[Path], output: Path) -> list[Path]:
@@ -127,9 +135,7 @@ def _targets(files: Sequence[Path], output: Path) -> list[Path]:
 
 def _on(trace: "Trace") -> str:
     """The GPUs that the provenance names."""
-    from stepsim.text_table import plain
-
     facts = trace.provenance
     names = {facts.get(device, UNNAMED) for device in trace.events["device"].unique()} - {UNNAMED}
     gpus = facts.get("gpus", ", ".join(sorted(names)))
-    return f" of {plain(gpus)}" if gpus else ""
+    return f" of {gpus}" if gpus else ""

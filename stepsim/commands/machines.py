@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from stepsim.commands.options import STDOUT, AsJson, print_json
+from stepsim.commands.outputs import check_outputs, check_picture
 
 
 def machines(
@@ -43,6 +44,8 @@ def _show(name: str, plot: Path | None, as_json: bool) -> None:
     from stepsim.machines import load_machine
     from stepsim.machines.files import machine_fields
 
+    check_outputs([plot], [name])
+    check_picture(plot)
     machine = load_machine(name)
     if plot is not None:
         from stepsim.plotting import save_figure

@@ -3,7 +3,8 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ from stepsim.commands.options import (
     TimelineOutput,
     print_result,
 )
+from stepsim.commands.outputs import check_outputs, source_of
 from stepsim.errors import FileError, StepsimError
 from stepsim.units import format_bytes, format_seconds
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from stepsim.executor import BoundProgram
     from stepsim.plan import Plan
     from stepsim.validation import Comparison
+    from stepsim.workloads import Workload
 
 
 def demo(
@@ -53,18 +56,41 @@ def capture(
     output: Output = Path("workload.json"),
     as_json: AsJson = False,
 ) -> None:
-    """Turn a torch module into a workload, without memory for its tensors; for a GPU on that GPU, for real."""
+    """Turn a torch module into a workload, without memory for its tensors; for a GPU on that GPU, for real.
+
+    A second capture, at twice the batch, makes it serve other batches too.
+    """
+    check_outputs([output], [source_of(factory)])
+    workload, only = _with_other_batches(_captured(factory, batch, device), partial(_captured, factory, device=device))
+    workload.save(output)
+    facts = {
+        "workload": workload.name,
+        "ops": len(workload.ops),
+        "flop": workload.flop,
+        "batch_step": workload.growth.step if workload.growth else None,
+        "file": str(output),
+    }
+    text = f"{workload.name}, batch {batch}{only}: {len(workload.ops)} ops, {workload.flop:.4g} FLOP -> {output}"
+    print_result(text, facts, as_json)
+
+
+def _captured(factory: str, batch: int, device: str) -> "Workload":
     from stepsim.workloads.capture import capture as capturing
     from stepsim.workloads.factory import load_factory
 
     if device == "cpu":
-        workload = capturing(load_factory(factory), batch, _name(factory)).workload
-    else:
-        workload = _bind(factory, batch, device).workload
-    workload.save(output)
-    facts = {"workload": workload.name, "ops": len(workload.ops), "flop": workload.flop, "file": str(output)}
-    text = f"{workload.name}, batch {batch}: {len(workload.ops)} ops, {workload.flop:.4g} FLOP -> {output}"
-    print_result(text, facts, as_json)
+        return capturing(load_factory(factory), batch, _name(factory)).workload
+    return _bind(factory, batch, device).workload
+
+
+def _with_other_batches(workload: "Workload", capture_at: Callable[[int], "Workload"]) -> "tuple[Workload, str]":
+    """``workload`` as it serves other batches; where it cannot, as it is, and why."""
+    from stepsim.workloads.two_captures import at_any_batch
+
+    try:
+        return at_any_batch(workload, capture_at), ""
+    except StepsimError as error:
+        return workload, f" only ({error})"
 
 
 def record(
@@ -81,6 +107,7 @@ def record(
     from stepsim.executor import use_threads
     from stepsim.progress import progress
 
+    check_outputs([output], map(source_of, factories))
     use_threads(threads)
     programs = [_bind(factory, batch, device) for factory in factories]
     with progress("recording") as tick:
@@ -104,6 +131,7 @@ def execute(
     from stepsim.executor.measure import measure
     from stepsim.plan import Plan
 
+    check_outputs([output], [plan, source_of(factory)])
     use_threads(threads)
     loaded = Plan.load(plan)
     (measured,) = measure(_bind(factory, _batch_of(loaded, plan), device), [loaded], runs=1)
@@ -143,6 +171,7 @@ def validate(
     from stepsim.simulator import simulate as simulating
     from stepsim.validation import save_comparisons
 
+    check_outputs([output], [plan, source_of(factory), calibration, machine])
     there = find_device(device)
     described, costs, loaded = load_machine(machine), Calibration.load(calibration), Plan.load(plan)
     predicted = simulating(loaded, described, costs)

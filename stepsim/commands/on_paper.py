@@ -25,6 +25,7 @@ from stepsim.commands.options import (
     print_json,
     print_result,
 )
+from stepsim.commands.outputs import check_outputs, check_picture
 from stepsim.errors import InfeasibleError, StepsimError, StoppedError
 from stepsim.units import format_bytes, format_seconds, parse_bytes
 
@@ -49,6 +50,7 @@ def fit(
     from stepsim.costmodels import Calibration
     from stepsim.traces.trace import Trace
 
+    check_outputs([output], traces)
     calibration = Calibration.fit([Trace.load(path) for path in traces])
     calibration.save(output)
     errors = calibration.errors()
@@ -60,10 +62,21 @@ def fit(
 def plan(
     workload: WorkloadFile,
     machine: MachineName,
-    strategy: Annotated[str, typer.Option(help="keep-all, greedy, greedy-swap or greedy-recompute.")] = "greedy",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="keep-all, greedy, greedy-swap, greedy-recompute, home, home-extended, vdnn-all, "
+            "vdnn-conv, vdnn-dynamic, vdnn-every, vdnn-single-conv, superneurons, superneurons-no-cache, "
+            "superneurons-in-time, superneurons-no-reuse, capuchin, capuchin-5, capuchin-best, chen-sqrt, "
+            "chen-greedy, checkmate, checkmate-rounded or refined."
+        ),
+    ] = "greedy",
     memory: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Limit, such as 8GiB; by default, and at most, all of the device's."),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Batch size to plan for; by default that of the workload.")
     ] = None,
     calibration: CalibrationFile = None,
     output: Output = Path("step.plan"),
@@ -74,15 +87,18 @@ def plan(
     from stepsim.simulator import simulate as simulating
     from stepsim.strategies import STRATEGIES
     from stepsim.strategies.memory.lowering import computing_device
-    from stepsim.workloads import Workload
+    from stepsim.workloads.shipped import load_workload
 
+    check_outputs([output], [workload, machine, calibration])
     if strategy not in STRATEGIES:
         raise StepsimError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     described, costs, worth = machine_and_costs(machine, calibration)
     has_bytes = described.device(computing_device(described)).memory_bytes
     limit_bytes = has_bytes if memory is None else min(has_bytes, parse_bytes(memory))
+    step = load_workload(workload)
+    step = step if batch is None else step.at_batch(batch)
     proposal = STRATEGIES[strategy].plan(
-        Workload.load(workload),
+        step,
         described,
         costs,
         memory_bytes=limit_bytes,
@@ -104,8 +120,8 @@ def plan(
     }
     if proposal.lower_bound_s is not None:
         facts["lower_bound_s"] = proposal.lower_bound_s
-    step = f"{format_seconds(proposal.predicted_s)} a step ({worth})"
-    print_result(f"{strategy}: {step}, peak {peak} of {limit} -> {output}", facts, as_json)
+    told = f"{format_seconds(proposal.predicted_s)} a step ({worth})"
+    print_result(f"{strategy}: {told}, peak {peak} of {limit} -> {output}", facts, as_json)
 
 
 def simulate(
@@ -130,6 +146,8 @@ def simulate(
     from stepsim.report import report, trust
     from stepsim.simulator import choose_engine
 
+    check_outputs([plot, perfetto, output], [plan, machine, calibration])
+    check_picture(plot)
     described, costs, worth = machine_and_costs(machine, calibration)
     loaded = Plan.load(plan)
     if repeat > 1:

@@ -29,7 +29,10 @@ TimelineOutput = Annotated[Path | None, typer.Option("--output", "-o", help="Wri
 Batch = Annotated[int, typer.Option(min=1, help="Batch size that the factory is given.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each op; all cores but one by default.")]
 FactoryPath = Annotated[str, typer.Argument(metavar="FACTORY", help=A_FACTORY)]
-WorkloadFile = Annotated[Path, typer.Argument(metavar="WORKLOAD", help="A file that stepsim capture wrote.")]
+WorkloadFile = Annotated[
+    Path,
+    typer.Argument(metavar="WORKLOAD", help="A file that stepsim capture wrote, or a name of stepsim workloads."),
+]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A file that stepsim plan wrote.")]
 EngineName = Literal["auto", "reference", "compiled"]
 SharingName = Literal["leftover", "fair"]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from stepsim.commands.options import STDOUT, AsJson, print_json
+from stepsim.commands.outputs import check_outputs, check_picture
 from stepsim.errors import FileError
 
 
@@ -23,6 +24,8 @@ def show(
 
     if plot is not None and len(files) > 1:
         raise typer.BadParameter("only one FILE can be drawn", param_hint="--plot")
+    check_outputs([plot], files)
+    check_picture(plot)
     found = [contents(path) for path in files]
     if plot is not None:
         from stepsim.plotting import save_figure

@@ -12,7 +12,7 @@ from stepsim.plan import Costs, Plan
 from stepsim.report import steady_period_s
 from stepsim.simulator.outcome import Outcome, Progress, Sharing
 from stepsim.simulator.problem import Prices, Problem, first_of_group, problem_of
-from stepsim.simulator.simulate import check_memory_on
+from stepsim.simulator.simulate import check_memory_on, check_nouns
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -46,6 +46,7 @@ def step_times(
     from stepsim.simulator.compiled import CompiledEngine
     from stepsim.simulator.deadlock import check_all_ran
 
+    check_nouns(plan, machine, costs)
     if num_runs < 1:
         raise StepsimError(f"num_runs must be >= 1, got {num_runs}")
     check_memory_on(plan, machine, "exact")

@@ -40,14 +40,24 @@ def simulate(
 
     Raises `DeadlockError` for tasks that can never start, `OutOfMemoryError` for a plan that needs more than a device
     has, `MachineError` for a device or route that the machine lacks, `CalibrationError` for a senseless cost,
-    `StoppedError` on Ctrl-C.
+    `StoppedError` on Ctrl-C, `TypeError` for a name or path in the place of a plan or machine.
     """
+    check_nouns(plan, machine, costs)
     profile = check_memory_on(plan, machine, accounting)
     problem = problem_of(plan, machine, costs)
     outcome = run(problem, engine=engine, sharing=sharing, progress=progress)
     check_all_ran(problem, outcome)
     steps = memory_steps(profile, outcome.start_s, outcome.end_s)
     return Timeline.of(plan, outcome.start_s, outcome.end_s, "simulated", steps, outcome.ready_s)
+
+
+def check_nouns(plan: Plan, machine: Machine, costs: Costs) -> None:
+    """Raises `TypeError` by name: a path or the name of a machine is easily given where the noun itself is needed."""
+    for name, noun, kind in (("plan", plan, Plan), ("machine", machine, Machine)):
+        if not isinstance(noun, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {noun!r:.40}")
+    if not hasattr(costs, "task_costs"):
+        raise TypeError(f"costs must have task_costs, as DataSheetCosts and Calibration have, got {costs!r:.40}")
 
 
 def check_memory_on(plan: Plan, machine: Machine, accounting: Accounting) -> MemoryProfile:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from stepsim.errors import FileError
 from stepsim.memory.allocator import BlockTable, CachingAllocator, no_blocks
 from stepsim.memory.allocator_rules import SMALL_BYTES, UNIT_BYTES, pool_of, rounded_up
+from stepsim.traces.csv_tables import need_columns, read_csv
+from stepsim.traces.log_lines import warn_of_columns
 
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc")
 """What is understood. A block is free when its free has completed; the request before that changes nothing."""
@@ -68,8 +70,10 @@ def read_allocations(events_path: str | Path, segments_path: str | Path) -> Allo
     Events have the columns action, addr, size (as requested), stream; segments have one row a block: segment (its
     address), total, type (small or large), block_size, state. Raises `FileError` for anything else.
     """
-    events = _read(events_path, ("action", "addr", "size", "stream"))
-    segments = _read(segments_path, ("segment", "total", "type", "block_size", "state"))
+    events, segments = read_csv(events_path), read_csv(segments_path)
+    _check(events_path, events, ("action",), ("addr", "size", "stream"), unused=("t_us",))
+    numbers, unused = ("segment", "total", "block_size"), ("allocated", "active")
+    _check(segments_path, segments, ("type", "state"), numbers, unused=unused)
     for stream in set(events["stream"]) - {STREAM}:
         raise FileError(events_path, "stream", stream, "must be 0: segments do not say whose they are")
     return allocator_trace(events_path, events, segments_path, segments.assign(stream=STREAM))
@@ -164,15 +168,16 @@ def replay_allocations(trace: AllocatorTrace, start: BlockTable) -> AllocatorRep
     )
 
 
-def _read(path: str | Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise FileError(path, "file", None, f"cannot be read: {error}") from error
-    for column in columns:
-        if column not in table.columns:
-            raise FileError(path, "columns", list(table.columns), f"must have {column!r}")
-    return table
+def _check(
+    path: str | Path, table: pd.DataFrame, texts: tuple[str, ...], numbers: tuple[str, ...], *, unused: tuple[str, ...]
+) -> None:
+    """Raises `FileError` for a missing column and for ``numbers`` that are none. Warns once of unknown columns."""
+    need_columns(path, table, (*texts, *numbers))
+    for column in numbers:
+        values = pd.to_numeric(table[column], errors="coerce")
+        for place in np.flatnonzero(~(values.between(0, 2**63 - 1024) & (values % 1 == 0))).tolist():
+            raise FileError(path, f"row {place}, {column}", table[column].iloc[place], "must be a whole number >= 0")
+    warn_of_columns(path, table.columns, (*texts, *numbers, *unused))
 
 
 def _blocks(path: str | Path, rows: pd.DataFrame) -> BlockTable:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from stepsim.errors import FileError
-from stepsim.traces.log_lines import LARGEST_BYTES, Line, Sample, positive, size_in_bytes
+from stepsim.traces.log_lines import LARGEST_BYTES, Line, Sample, positive, size_in_bytes, warn_of_columns
 
 UNIT_BYTES_PER_S = {"GB/s": 1e9, "MB/s": 1024e3}
 """Newer versions of bandwidthTest print GB/s; older ones divide bytes by milliseconds and by 1024, and call it MB/s.
@@ -17,7 +18,8 @@ CUDA samples, bandwidthTest.cu: ``(1 << 10) * memSize / (elapsedTimeInMs * (1 <<
 _MEMORIES = {"pinned": "pinned", "pageable": "pageable", "paged": "pageable", "unpinned": "pageable"}
 
 _CSV = re.compile(r"bandwidthTest-(H2D|D2H|D2D)(?:-(\w+))?\S*, Bandwidth = (\S+) (\S+), .*Size = (\S+) bytes, (.*)")
-_CSV_END = re.compile(r"NumDevsUsed = (\d+)")
+_CSV_END = re.compile(r"NumDevsUsed = (\d+)(?:, \w+ = [^,]+)*")
+_CSV_FIELDS = ("Bandwidth", "Time", "Size", "NumDevsUsed")
 _DIRECTION = re.compile(r"(Host|Device) to (Host|Device) Bandwidth, (\d+) Device\(s\)")
 _MEMORY = re.compile(r"(\w+) Memory Transfers")
 _HEADER = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\((\S+)\)")
@@ -30,7 +32,10 @@ _HIP_CELLS = 8
 
 
 def read_bandwidth_test(path: str | Path, lines: Sequence[Line]) -> tuple[list[Sample], dict[str, str]]:
-    """Of a copy within the device the tool counts each byte twice, as read and as written."""
+    """Of a copy within the device the tool counts each byte twice, as read and as written.
+
+    Warns once of fields of CSV lines that are not known.
+    """
     facts: dict[str, str] = {}
     samples: list[Sample] = []
     direction, memory, unit = "", "", ""
@@ -54,6 +59,10 @@ def read_bandwidth_test(path: str | Path, lines: Sequence[Line]) -> tuple[list[S
         elif text == "Result = FAIL":
             raise FileError(path, f"line {number}", text, "must be Result = PASS")
     _check_end(path, lines)
+    told = [text for _, text in lines if text.startswith("bandwidthTest-")]
+    warn_of_columns(
+        path, chain.from_iterable(re.findall(r", (\w+) =", text) for text in told), _CSV_FIELDS, what="fields"
+    )
     devices = list(facts)
     if len(devices) > 1:
         raise FileError(path, "devices", len(devices), "must be 1: the bandwidths are sums over all of them")

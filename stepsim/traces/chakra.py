@@ -11,11 +11,16 @@ from typing import Any
 
 from stepsim.errors import FileError
 from stepsim.traces.execution_trace import read_json
-from stepsim.traces.log_lines import LARGEST_BYTES, Sample, trace_of
+from stepsim.traces.log_lines import LARGEST_BYTES, Sample, trace_of, warn_of_columns
 from stepsim.traces.trace import Trace
 
 LONGEST_US = 1e12
 """Eleven days: a longer op is a misread one."""
+
+_FIELDS = {"Id", "Name", "NodeType", "ctrlDeps", "ctrl_deps", "data_deps", "runtime", "is_cpu_op"}
+_PROTOBUF = {"id", "name", "type", "dataDeps", "startTimeMicros", "durationMicros", "inputs", "outputs", "attr"}
+_PROTOBUF |= {"start_time_micros", "duration_micros"}
+"""Of a node, in either spelling, whether read or not."""
 
 _US = 1e-6
 
@@ -29,13 +34,15 @@ def read_chakra(path: str | Path) -> Trace:
     """The nodes that took time, one behind the other: those of the GPU as kernels or collectives, the others as host.
 
     Raises `FileError` for a file that is no such graph, for a duration that is no number from 0 to `LONGEST_US`, and
-    where no node took time.
+    where no node took time. Warns once of fields of nodes that are not known.
     """
     document = read_json(path)
     listed = next((key for key in ("workload_graph", "nodes") if key in _object(document)), None)
     if listed is None or not isinstance(document[listed], list):
         raise FileError(path, "workload_graph", None, "must be a list of nodes: this is no Chakra trace")
     samples = list(_samples(path, listed, document[listed]))
+    fields = (str(field) for node in document[listed] for field in node)
+    warn_of_columns(path, fields, _FIELDS | _PROTOBUF, what="fields")
     timed = [sample for sample in samples if sample.duration_s > 0]
     if not timed:
         raise FileError(path, f"{listed}.runtime", 0, "must be > 0 for some node: nothing was timed")

@@ -5,12 +5,8 @@ of a text. So a cut is tried: what stands before a right one, closed by a bracke
 something is still open when the bracket has been read.
 """
 
-import gzip
 import io
-import math
-import os
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,17 +14,20 @@ from typing import Any
 import orjson
 
 from stepsim.errors import FileError
-from stepsim.traces.whole_files import HARMLESS_BYTES, LARGEST_RATIO
+from stepsim.traces.whole_files import Unzipped
 
 BLOCK_BYTES = 2**18
 """What is parsed at once. Its objects stay in the cache of a core: blocks of 4 MiB took twice as long."""
+
+MOST_AHEAD_BYTES = 2**25
+"""The most that is held of a file in which no event ends. What recordings have behind their events takes some KiB."""
 
 _BETWEEN = re.compile(rb"\}\s*,(?=\s*\{)")
 _LIST_OPENS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 _TRIES = 16
 """Cuts that are tried before more is read, as Kineto writes few lists of objects into an event. Where all are wrong
-again and again, the file is still read, but in the end as a whole."""
+again and again, the file is read as a whole, if it is no longer than `MOST_AHEAD_BYTES`."""
 
 
 class EventStream:
@@ -70,22 +69,22 @@ class EventStream:
 
 
 class _Text:
-    """A file, unzipped as it is read; ``ahead`` is what has been read and is not used yet.
-
-    Gzip is told by its first two bytes, not by the file's name.
-    """
+    """A file, unzipped as it is read; ``ahead`` is what has been read and is not used yet."""
 
     def __init__(self, path: str | Path, file: io.BufferedReader) -> None:
         self.path = path
         self.ahead = b""
-        self.read_bytes = 0
-        zipped = file.peek(2)[:2] == b"\x1f\x8b"
-        self.file = gzip.GzipFile(fileobj=file) if zipped else file
-        self.most_bytes = max(HARMLESS_BYTES, LARGEST_RATIO * os.fstat(file.fileno()).st_size) if zipped else math.inf
+        self._file = Unzipped(path, file)
 
     def more(self) -> bool:
-        """Reads as much as is ahead already, and at least a block. False at the end of the file."""
-        read = self._read(max(BLOCK_BYTES, len(self.ahead)))
+        """Reads as much as is ahead already, and at least a block. False at the end of the file.
+
+        Raises `FileError` where more than `MOST_AHEAD_BYTES` are ahead.
+        """
+        read = self._file.read(max(BLOCK_BYTES, len(self.ahead)))
+        if read and len(self.ahead) > MOST_AHEAD_BYTES:
+            problem = f"no event ends within {MOST_AHEAD_BYTES} bytes, unzipped: this is no recorded trace"
+            raise FileError(self.path, "traceEvents", None, problem)
         self.ahead += read
         return bool(read)
 
@@ -94,17 +93,6 @@ class _Text:
         while self.more():
             pass
         return self.ahead
-
-    def _read(self, size_bytes: int) -> bytes:
-        try:
-            read = self.file.read(size_bytes)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise FileError(self.path, "gzip", None, f"is truncated or damaged: {error}") from error
-        self.read_bytes += len(read)
-        if self.read_bytes > self.most_bytes:
-            problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no recorded trace does"
-            raise FileError(self.path, "gzip", None, problem)
-        return read
 
 
 def _opening(text: _Text) -> bytes:

@@ -19,8 +19,11 @@ from stepsim.traces.execution_ops import FORMULAS, OpTensor, arguments, flop, si
 from stepsim.traces.log_lines import LARGEST_BYTES
 from stepsim.traces.whole_files import read_whole
 
-LARGEST_FILE_BYTES = 2**30
-"""Unzipped. A node takes about one kilobyte, so this is a million nodes; more is a bomb or no single step."""
+LARGEST_FILE_BYTES = 2**27
+"""Unzipped. A node takes about one kilobyte: a hundred thousand nodes; more is a bomb or no single step."""
+
+MOST_VALUES = 2**24
+"""In recorded files one stands in 8 bytes or more. One that takes two bytes in the file takes up to 70 in memory."""
 
 NEWEST_SCHEMA = (1, 1)
 
@@ -83,8 +86,11 @@ def refuse_execution_trace(path: str | Path) -> NoReturn:
 
 
 def read_json(path: str | Path) -> Any:
-    """Parsed JSON, plain or gzipped, of at most `LARGEST_FILE_BYTES`."""
+    """Parsed JSON, plain or gzipped, of at most `LARGEST_FILE_BYTES` and about `MOST_VALUES`."""
     content = read_whole(path, LARGEST_FILE_BYTES)
+    values = sum(content.count(sign) for sign in (b",", b"[", b"{"))
+    if values > MOST_VALUES:
+        raise FileError(path, "values", values, f"must be at most {MOST_VALUES}")
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:

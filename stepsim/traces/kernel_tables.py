@@ -1,7 +1,7 @@
 """Public tables of single kernels, each measured over many shapes, as one frame of samples for cost models.
 
-Read by `read_neusight` (one op class on one GPU, float32), `read_gemm_table` (aiconfigurator, one GPU) and
-`read_vidur_mlp` (the layers of a transformer block). Columns of every frame:
+Read by `read_neusight` (one op class on one GPU, float32), `read_gemm_table` (aiconfigurator, one GPU),
+`read_vidur_mlp` (the layers of a transformer block) and `stepsim.traces.deepbench`. Columns of every frame:
 
 ===================  =============================================================================================
 gpu, dtype           as the table calls the GPU; ``float32``, ``float16``, ``bfloat16``
@@ -80,7 +80,7 @@ def read_neusight(path: Path) -> pd.DataFrame:
     kernels = table["Kernels"].astype(str) if "Kernels" in table else ""
     shape = shape.assign(gpu=table["Device"], dtype="float32", op_class=op_class)
     shape = shape.assign(kernels=kernels + "!" + table["Kernel Name"].astype(str))
-    return _finished(path, shape, table["Latency"] * 1e-3, operands, flop_per_element)
+    return finished_samples(path, shape, table["Latency"] * 1e-3, operands, flop_per_element)
 
 
 def read_gemm_table(path: Path) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def read_gemm_table(path: Path) -> pd.DataFrame:
         raise FileError(path, "gemm_dtype", dtype, f"must be one of {', '.join(DTYPE_BYTES)}")
     shape = _shape(table, m=table["m"], n=table["n"], k=table["k"])
     shape = shape.assign(gpu=table["device"], dtype=table["gemm_dtype"], op_class="linear", kernels="")
-    return _finished(path, shape, table["latency"] * 1e-3)
+    return finished_samples(path, shape, table["latency"] * 1e-3)
 
 
 def read_vidur_mlp(path: Path, gpu: str) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def read_vidur_mlp(path: Path, gpu: str) -> pd.DataFrame:
     for name, n, k in zip(names, columns, inner, strict=True):
         shape = _shape(table, m=table["num_tokens"], n=n, k=k)
         shape = shape.assign(gpu=gpu, dtype="float16", op_class="linear", kernels="")
-        frames.append(_finished(path, shape, table[times[name]] * 1e-3))
+        frames.append(finished_samples(path, shape, table[times[name]] * 1e-3))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -174,9 +174,14 @@ def _convolution(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     return shape.assign(kernel_area=area, stride=stride, input_pixels=table["Input_Size"] ** 2)
 
 
-def _finished(
+def finished_samples(
     path: Path, shape: pd.DataFrame, seconds: pd.Series, operands: int = 0, flop_per_element: int = 0
 ) -> pd.DataFrame:
+    """`COLUMNS` of kernels that took ``seconds``: FLOP and bytes from ``shape``, which has the other columns.
+
+    ``shape`` of convolutions also has ``input_pixels``. Ops that are no product say how many arrays of the output's
+    shape they read and write, and their FLOP for each element. Raises `FileError` for a number that is not positive.
+    """
     samples = shape.assign(seconds=seconds.to_numpy(float))
     for column in (*SHAPE, "seconds"):
         values = pd.to_numeric(samples[column], errors="coerce").to_numpy(float)

@@ -13,8 +13,9 @@ from stepsim.traces.whole_files import read_whole
 LARGEST_BYTES = 2**50
 """A pebibyte: no machine moves more at once, so a larger size is a misread one."""
 
-LARGEST_FILE_BYTES = 2**27
-"""Unzipped: a million lines, where logs and graphs have some thousand. Larger, it is something else or a bomb."""
+LARGEST_FILE_BYTES = 2**26
+MOST_LINES = 2**20
+"""Unzipped. Logs and graphs have some thousand lines: larger, it is something else or a bomb."""
 
 Line = tuple[int, str]
 """Number in the file, from 1, and text without the spaces around it."""
@@ -38,22 +39,29 @@ class Sample:
 def read_lines(path: str | Path) -> list[Line]:
     """The lines of a text file, plain or gzipped.
 
-    Raises `FileError` for a file that cannot be read, is empty, is no text or holds more than `LARGEST_FILE_BYTES`.
+    Raises `FileError` for a file that cannot be read, is empty, is no text, or holds more than `LARGEST_FILE_BYTES`
+    or `MOST_LINES`.
     """
     content = read_whole(path, LARGEST_FILE_BYTES)
     if not content.strip():
         raise FileError(path, "line 1", "", "the file is empty")
     if b"\0" in content:
         raise FileError(path, f"line {1 + content[: content.index(0)].count(10)}", "\0", "is no text")
+    num_lines = content.count(b"\n") + content.count(b"\r")
+    if num_lines > MOST_LINES:
+        raise FileError(path, "lines", num_lines, f"must be at most {MOST_LINES}")
     return list(enumerate(map(str.strip, content.decode(errors="replace").splitlines()), start=1))
 
 
-def warn_of_columns(path: str | Path, columns: Iterable[str], known: Collection[str]) -> None:
-    """One warning for all ``columns`` that are not ``known``: a newer version may have added them."""
+def warn_of_columns(path: str | Path, columns: Iterable[str], known: Collection[str], *, what: str = "columns") -> None:
+    """One warning for all ``columns`` that are not ``known``: a newer version may have added them.
+
+    ``what`` is what the format calls them.
+    """
     new = sorted(set(columns) - set(known))
     if new:
         told = ", ".join(map(repr, new))[:80]
-        warnings.warn(f"{path}: columns that are not known are left out: {told}", stacklevel=3)
+        warnings.warn(f"{path}: {what} that are not known are left out: {told}", stacklevel=3)
 
 
 def positive(path: str | Path, number: int, field: str, text: str) -> float:

@@ -5,12 +5,14 @@ build plain containers and nothing else. Stack frames are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from stepsim.errors import FileError
+from stepsim.traces.log_lines import warn_of_columns
 from stepsim.traces.plain_pickle import load_plain, looks_like_pickle
 
 if TYPE_CHECKING:
@@ -20,6 +22,14 @@ Fields = Mapping[str, Any]
 
 MOST_ROWS = 2**22
 """Blocks or events, four million. PyTorch keeps as many events as it is told, mostly 100,000."""
+
+_SNAPSHOT = {"segments", "device_traces", "allocator_settings", "external_annotations"}
+_SEGMENT = {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream"}
+_SEGMENT |= {"segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"}
+_BLOCK = {"address", "size", "requested_size", "state", "frames", "history"}
+_EVENT = {"action", "addr", "device_free", "size", "stream", "time_us", "frames", "compile_context", "user_metadata"}
+_KNOWN = _SNAPSHOT | _SEGMENT | _BLOCK | _EVENT
+"""Fields that versions up to 2.9 of PyTorch write, whether read or not."""
 
 _LARGEST = 2**63 - 1
 _SHARED_POOL = (0, 0)
@@ -36,6 +46,7 @@ def read_memory_snapshot(path: str | Path, *, device: int | None = None) -> "All
 
     Raises `FileError` for a pickle that holds anything but plain containers, for fields that are missing or no numbers,
     and for what the published rules do not cover: private pools, expandable segments, segments that were freed.
+    Warns once of fields that are not known.
     """
     from stepsim.traces.allocations import allocator_trace
 
@@ -49,9 +60,20 @@ def read_memory_snapshot(path: str | Path, *, device: int | None = None) -> "All
     blocks = _blocks(path, [(place, segment) for place, segment in segments if segment.get("device", 0) == number])
     if events.empty and blocks.empty:
         raise FileError(path, "device", number, "has neither events nor segments")
+    warn_of_columns(path, _fields(snapshot, number), _KNOWN, what="fields")
     handles = {handle: name for name, handle in enumerate(sorted({*events["stream"], *blocks["stream"]}))}
     events["stream"], blocks["stream"] = events["stream"].map(handles), blocks["stream"].map(handles)
     return allocator_trace(path, events, path, blocks)
+
+
+def _fields(snapshot: Fields, device: int) -> Iterator[str]:
+    """Of the snapshot, and of all segments, blocks and events of a ``device``, once these have been checked."""
+    yield from snapshot
+    for segment in snapshot["segments"]:
+        if segment.get("device", 0) == device:
+            yield from chain(segment, *segment["blocks"])
+    for events in snapshot["device_traces"][device : device + 1]:
+        yield from chain.from_iterable(events)
 
 
 def _only_device(path: str | Path, segments: Sequence[tuple[str, Fields]], traces: Sequence[Any]) -> int:

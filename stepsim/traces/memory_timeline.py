@@ -6,6 +6,7 @@ those of the allocator's blocks; what was there before is known by its tensors.
 """
 
 import re
+import warnings
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from enum import IntEnum
@@ -41,6 +42,9 @@ CATEGORIES = (
     "unknown",
 )
 
+FIELDS = 4
+"""Time, action, bytes and category."""
+
 GPU = "gpu0"
 
 LARGEST_FILE_BYTES = 2**26
@@ -65,7 +69,10 @@ def looks_like_memory_timeline(head: bytes) -> bool:
 
 
 def read_memory_timeline(path: str | Path) -> MemoryTimeline:
-    """Read what ``export_memory_timeline`` wrote as ``.raw.json.gz``, or plain. Raises `FileError` for others."""
+    """Read what ``export_memory_timeline`` wrote as ``.raw.json.gz``, or plain. Raises `FileError` for others.
+
+    Warns, once of each, of more numbers an entry than are known, and of times that go back: the order counts.
+    """
     timeline = MemoryTimeline(*_columns(path))
     for field, column, lowest, highest in (
         ("action", timeline.action, min(Action), max(Action)),
@@ -74,6 +81,10 @@ def read_memory_timeline(path: str | Path) -> MemoryTimeline:
     ):
         for place in np.flatnonzero((column < lowest) | (column > highest))[:1].tolist():
             raise FileError(path, f"[{place}].{field}", int(column[place]), f"must be in {lowest}..{highest}")
+    early = np.flatnonzero(np.diff(timeline.time_ns) < 0)
+    if len(early):
+        problem = f"{len(early)} of {len(timeline)} entries are earlier than the one before them: read in their order"
+        warnings.warn(f"{path}: [{early[0] + 1}].time: {problem}", stacklevel=2)
     return timeline
 
 
@@ -84,9 +95,11 @@ def _columns(path: str | Path) -> NDArray[np.int64]:
         columns = np.array(orjson.loads(content)).T
     except ValueError as error:
         raise FileError(path, "file", None, f"{problem}: {error}") from error
-    if columns.dtype != np.int64 or columns.ndim != 2 or len(columns) != 4:
+    if columns.dtype != np.int64 or columns.ndim != 2 or not FIELDS <= len(columns) < 2 * FIELDS:
         raise FileError(path, "file", None, problem)
-    return columns
+    if len(columns) > FIELDS:
+        warnings.warn(f"{path}: entries have {len(columns)} numbers: the first {FIELDS} are read", stacklevel=3)
+    return columns[:FIELDS]
 
 
 def plan_of_allocations(timeline: MemoryTimeline) -> Plan:

@@ -15,7 +15,7 @@ import numpy as np
 from stepsim.errors import FileError
 from stepsim.tables import Ragged
 from stepsim.traces.layers import LayerProfile, layer_samples
-from stepsim.traces.log_lines import LARGEST_BYTES, amount, read_lines, trace_of
+from stepsim.traces.log_lines import LARGEST_BYTES, amount, read_lines, trace_of, warn_of_columns
 from stepsim.traces.trace import Trace
 
 LONGEST_MS = 1e9
@@ -25,7 +25,7 @@ _MS = 1e-3
 _LAYER = re.compile(
     r"(?P<layer>\S+) -- (?P<name>.*) -- forward_compute_time=(?P<forward>[^,]*),"
     r" backward_compute_time=(?P<backward>[^,]*), activation_size=(?P<activation>[^,]*),"
-    r" parameter_size=(?P<parameter>[^,]*?)(?: -- stage_id=\d+)?"
+    r" parameter_size=(?P<parameter>[^,]*?)(?P<more>(?: -- \w+=[^ ,]*)*)"
 )
 _EDGE = re.compile(r"(\S+) -- (\S+)")
 
@@ -49,21 +49,24 @@ def read_pipedream(path: str | Path) -> LayerProfile:
 
     A layer with several outputs has the bytes of all of them, as PipeDream adds them up. Raises `FileError` for a line
     that is neither layer nor edge, for a value that is no number or negative, for an edge to an unknown layer and for a
-    cycle.
+    cycle. Warns once of fields that are not known.
     """
     layers: dict[str, _Layer] = {}
+    fields: set[str] = set()
     edges: list[tuple[int, str, str]] = []
     for number, text in read_lines(path):
         if layer := _LAYER.fullmatch(text):
             if layer["layer"] in layers:
                 raise FileError(path, f"line {number}: layer", layer["layer"], "must be given once")
             layers[layer["layer"]] = _read_layer(path, number, layer)
+            fields.update(re.findall(r" -- (\w+)=", layer["more"]))
         elif edge := _EDGE.fullmatch(text):
             edges.append((number, edge[1], edge[2]))
         elif text:
             raise FileError(path, f"line {number}", text, "must be a layer of PipeDream's profiler, or an edge")
     if not layers:
         raise FileError(path, "layers", 0, "must be >= 1: the graph has edges only")
+    warn_of_columns(path, fields, ("stage_id",), what="fields")
     return _profile(layers, _inputs(path, layers, edges), path)
 
 

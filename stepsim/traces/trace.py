@@ -2,6 +2,7 @@
 
 import io
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,9 @@ ABSENT: dict[str, str | float | int] = {
 """What stands in a column that an event has nothing to say in; every event has a kind, a start and a duration."""
 
 
+HARMLESS_ROWS = 2**17
+"""What any machine can hold, however small the file. Beyond, an event takes more than a byte: recorded ones take 10."""
+
 _LARGEST = 2.0**53
 """Beyond, float64 does not tell whole numbers apart, and nothing that is measured comes near."""
 
@@ -92,35 +96,62 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Raises `FileError` if ``path`` holds no trace."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            table = pq.read_table(io.BytesIO(Path(path).read_bytes()))
-            table.validate(full=True)
-            facts = table.schema.metadata or {}
-            provenance = json.loads(facts.get(b"provenance", b"{}"))
-            events = table.to_pandas()
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise FileError(path, "file", None, f"is not a trace: {error}") from error
-        if not isinstance(provenance, dict) or not all(isinstance(fact, str) for fact in provenance.values()):
-            raise FileError(path, "provenance", provenance, "must be facts as text")
-        if facts.get(b"format") != FORMAT.encode():
-            raise FileError(path, "format", facts.get(b"format"), f"must be {FORMAT}")
-        missing = [column for column in COLUMNS if column not in table.column_names]
+        """Raises `FileError` if ``path`` holds no trace. Warns once of unknown columns, and leaves them out."""
+        events, facts = _read(path)
+        provenance = _provenance(path, facts)
+        missing = [column for column in COLUMNS if column not in events]
         if missing:
             raise FileError(path, "columns", missing, "are missing")
-        for column, dtype in COLUMNS.items():
-            if not _holds(events[column], dtype):
-                raise FileError(path, column, str(events[column].dtype), f"must hold {dtype}")
-            if events[column].isna().any():
-                raise FileError(path, column, None, "must have a value in every row")
-        for column, least in _LEAST.items():
-            absurd = events.loc[~events[column].between(least, _LARGEST), column]
-            if len(absurd):
-                raise FileError(path, column, absurd.iloc[0].item(), f"must be from {least:g} to {_LARGEST:g}")
-        return cls(events=events, provenance=provenance)
+        new = [column for column in events if column not in COLUMNS]
+        if new:
+            told = ", ".join(map(repr, new))[:80]
+            warnings.warn(f"{path}: columns that are not known are left out: {told}", stacklevel=2)
+        _check_values(path, events)
+        return cls(events=events[list(COLUMNS)], provenance=provenance)
+
+
+def _read(path: str | Path) -> tuple[pd.DataFrame, Mapping[bytes, bytes]]:
+    """The table and the facts in its schema. A column of equal values is written as one, so that rows are bounded."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        content = Path(path).read_bytes()
+        file = pq.ParquetFile(io.BytesIO(content))
+        rows, most_rows = file.metadata.num_rows, max(HARMLESS_ROWS, len(content))
+        if rows > most_rows:
+            raise FileError(path, "rows", rows, f"must be at most {most_rows} in a file of {len(content)} bytes")
+        table = file.read()
+        table.validate(full=True)
+        return table.to_pandas(), table.schema.metadata or {}
+    except FileError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise FileError(path, "file", None, f"is not a trace: {error}") from error
+
+
+def _provenance(path: str | Path, facts: Mapping[bytes, bytes]) -> dict[str, str]:
+    if facts.get(b"format") != FORMAT.encode():
+        raise FileError(path, "format", facts.get(b"format"), f"must be {FORMAT}")
+    try:
+        provenance = json.loads(facts.get(b"provenance", b"{}"))
+    except ValueError as error:
+        raise FileError(path, "provenance", None, f"is not JSON: {error}") from error
+    if not isinstance(provenance, dict) or not all(isinstance(fact, str) for fact in provenance.values()):
+        raise FileError(path, "provenance", provenance, "must be facts as text")
+    return provenance
+
+
+def _check_values(path: str | Path, events: pd.DataFrame) -> None:
+    for column, dtype in COLUMNS.items():
+        if not _holds(events[column], dtype):
+            raise FileError(path, column, str(events[column].dtype), f"must hold {dtype}")
+        if events[column].isna().any():
+            raise FileError(path, column, None, "must have a value in every row")
+    for column, least in _LEAST.items():
+        absurd = events.loc[~events[column].between(least, _LARGEST), column]
+        if len(absurd):
+            raise FileError(path, column, absurd.iloc[0].item(), f"must be from {least:g} to {_LARGEST:g}")
 
 
 def _holds(column: pd.Series, dtype: str) -> bool:

@@ -103,7 +103,7 @@ def test_what_cannot_be_replayed_is_refused(tmp_path, event, stream, message):
 def test_a_missing_column_is_named(tmp_path):
     _, segments = recorded(tmp_path, [], [(MIB, True)])
 
-    with pytest.raises(FileError, match=r"columns: must have 'action'"):
+    with pytest.raises(FileError, match="column: must be there, got 'action'"):
         read_allocations(segments, segments)
     with pytest.raises(FileError, match=r"nothing\.csv: file: cannot be read"):
         read_allocations(tmp_path / "nothing.csv", segments)

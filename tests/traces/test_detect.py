@@ -13,6 +13,7 @@ from stepsim.errors import FileError
 from stepsim.traces import read_any
 from stepsim.traces.detect import FORMATS, format_of
 from stepsim.traces.execution_trace import read_execution_trace
+from stepsim.traces.memory_timeline import read_memory_timeline
 
 
 def kineto(path, **how):
@@ -116,9 +117,12 @@ def test_every_measured_file_of_a_supported_format_is_read(data_dir):
         "nccl-tests log": 7,
         "bandwidth log": 4,
         "TrioSim trace": 1,
+        "PyTorch memory timeline": 1,
     }
     for path, form in forms.items():
         if form == "PyTorch execution trace":
             assert len(read_execution_trace(path).nodes) > 0
+        elif form == "PyTorch memory timeline":
+            assert len(read_memory_timeline(path)) > 0
         elif form not in ("", "Kineto trace"):
             assert len(read_any(path).events) > 0

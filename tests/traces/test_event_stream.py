@@ -1,5 +1,6 @@
 import gzip
 import json
+import random
 from unittest.mock import patch
 
 import pytest
@@ -115,6 +116,19 @@ def test_a_gzip_that_unpacks_to_much_more_than_a_trace_is_refused(path, filling)
     path.write_bytes(gzip.compress(content))
 
     with pytest.raises(FileError, match=r"gzip: unpacks to more than 200 times its size"):
+        read(path)
+
+
+@pytest.mark.parametrize("filling", [b" ", b",{}"])
+def test_what_ends_no_event_is_held_up_to_a_limit(path, filling):
+    """Noise before it, so that it is no bomb by what was read of the file."""
+    content = b'[{"name": "' + random.Random(0).randbytes(2**17).hex().encode() + b'", "args": [{}'
+    path.write_bytes(content + filling * (2**22 // len(filling)) + b"]}]")
+
+    with (
+        patch.object(event_stream, "MOST_AHEAD_BYTES", 2**20),
+        pytest.raises(FileError, match="traceEvents: no event ends within 1048576 bytes, unzipped"),
+    ):
         read(path)
 
 

@@ -188,7 +188,9 @@ def test_what_makes_no_sense_is_named(tmp_path, change, message):
         read_execution_trace(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"null", b"[" * 5000, gzip.compress(b"{}", mtime=0)[:-9], b"\x1f\x8bxx"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b"null", b"[" * 5000, gzip.compress(b"{}", mtime=0)[:-9], b"\x1f\x8bxx"]
+)
 def test_what_is_no_execution_trace_is_refused(tmp_path, content):
     path = tmp_path / "et.json"
     path.write_bytes(content)
@@ -203,6 +205,16 @@ def test_a_bomb_is_refused_before_it_is_unzipped(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b" " * 10_001))
 
     with pytest.raises(FileError, match="file: must hold at most 10000 bytes, unzipped"):
+        read_execution_trace(path)
+
+
+def test_more_values_than_a_step_has_are_not_read(tmp_path, monkeypatch):
+    """They would take up to 35 times what they take in the file."""
+    monkeypatch.setattr(execution_trace, "MOST_VALUES", 100)
+    path = tmp_path / "et.json"
+    path.write_bytes(b'{"nodes": [' + b"{}," * 60 + b"{}]}")
+
+    with pytest.raises(FileError, match="values: must be at most 100, got 123"):
         read_execution_trace(path)
 
 

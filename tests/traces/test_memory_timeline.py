@@ -66,6 +66,16 @@ def test_more_bytes_than_a_recording_can_have_are_not_read(tmp_path, compress, m
         read_memory_timeline(written(tmp_path, EVENTS * 9, compress))
 
 
+def test_times_that_go_back_are_told_once_and_the_order_counts(tmp_path):
+    entries = [[30, 2, 512, 4], [20, 2, 64, 4], [10, 4, -512, 4]]
+
+    with pytest.warns(UserWarning, match=r"\[1\]\.time: 2 of 3 entries are earlier") as told:
+        timeline = read_memory_timeline(written(tmp_path, entries))
+
+    assert len(told) == 1
+    assert timeline.change_bytes.tolist() == [512, 64, -512]
+
+
 def test_an_end_without_a_beginning_is_refused(tmp_path):
     timeline = read_memory_timeline(written(tmp_path, [[1, 2, 512, 4], [2, 4, -1024, 4]]))
 

@@ -1,6 +1,7 @@
 """Pairs of CSV files of TrioSim: a small pair by hand, bad values, then the published one."""
 
 import pytest
+from command_line import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,14 @@ def test_the_table_of_tensors_may_lie_elsewhere(tmp_path):
     assert len(read_triosim(path, tmp_path / "other.csv").events) == 3
     with pytest.raises(FileError, match=r"tensor\.csv: file: cannot be read"):
         read_triosim(path)
+
+
+def test_the_table_of_tensors_is_not_replaced_by_the_trace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trace.csv").write_text(OPERATORS)
+    (tmp_path / "tensor.csv").write_text(TENSORS)
+
+    assert refused("import", "trace.csv", "-o", "tensor.csv").startswith("tensor.csv would be replaced")
 
 
 def test_a_trace_is_told_by_its_first_line():

@@ -15,7 +15,9 @@ def refused(path, largest_bytes=10_000):
     return str(caught.value).removeprefix(f"{path}: ")
 
 
-@pytest.mark.parametrize("content", [LOG, gzip.compress(LOG, mtime=0), gzip.compress(LOG[:99], mtime=0) + gzip.compress(LOG[99:], mtime=0)])
+@pytest.mark.parametrize(
+    "content", [LOG, gzip.compress(LOG, mtime=0), gzip.compress(LOG[:99], mtime=0) + gzip.compress(LOG[99:], mtime=0)]
+)
 def test_a_file_is_unzipped_if_it_is_gzip_whatever_it_is_called(tmp_path, content):
     (tmp_path / "log").write_bytes(content)
 
