@@ -38,6 +38,9 @@ class Table:
     samples: pd.DataFrame
 
 
+BOTH_WAYS = "PCIe 4.0, superbench, GPU not named"
+"""The machine of which `link_calibrations` has ``both_ways``."""
+
 PCIE_TABLE = "tables/pcie_bandwidthtest_misc.csv"
 LINKS_TABLE = "tables/flagperf_a100_links.csv"
 
@@ -58,7 +61,15 @@ RECORDED_COPIES = (
 )
 """Traces of A100 and V100 with copies between host and device, which ran beside other work."""
 
+PAGEABLE_COPIES = {"A100-PG509-200": RECORDED_COPIES[2:4], "V100-DGXS-32GB": RECORDED_COPIES[4:]}
+"""Traces with large copies of pageable memory, all of them to the device."""
+
+_COPY_LOG = "superbench/gpu_copy_bw_performance.log"
+
 _LARGE_BYTES = 2**20
+
+_STEADY_PAGEABLE_BYTES = 16 * 2**20
+"""From about here on recorded copies of pageable memory keep their rate."""
 
 _CALL_TRACES = {
     "A100-SXM4-80GB": "hta/negative_queue_length_values_check/rank0.json.gz",
@@ -119,6 +130,13 @@ def copy_tables(data: Path) -> Iterator[Table]:
         yield Table(machine=str(machine), files=(PCIE_TABLE,), samples=rows)
 
 
+def pageable_tables(data: Path) -> Iterator[Table]:
+    """Copies of pageable memory to the device that ran in training and inference; no trace holds a large one back."""
+    for machine, files in PAGEABLE_COPIES.items():
+        copies = pd.concat([copies_of(read_any(data / file)) for file in files], ignore_index=True)
+        yield Table(machine=machine, files=files, samples=copies[copies["source"] == "pageable"])
+
+
 def copies_of(trace: Trace, *, least_bytes: int = 1) -> pd.DataFrame:
     """Copies between host and device of a trace, each taken to have run alone."""
     rows = trace.of("copy")
@@ -142,17 +160,23 @@ def recorded_rates(data: Path) -> Iterator[dict[str, Any]]:
 
 def both_ways_ratio(data: Path) -> float:
     """How much longer a copy by the copy engine takes with one the other way, in superbench's log of gpu_copy."""
-    trace = read_bandwidth_log(data / "superbench/gpu_copy_bw_performance.log")
+    trace = read_bandwidth_log(data / _COPY_LOG)
     rows = trace.of("copy")
     rows = rows[((rows["source"] == "pinned") | (rows["destination"] == "pinned")) & rows["name"].str.contains("dma")]
     both = rows["name"].str.contains("_and_")
     return float(rows["duration_s"][both].median() / rows["duration_s"][~both].median())
 
 
-def uplink_bytes_per_s(data: Path) -> tuple[float, float]:
-    """Of an 8-GPU A100 server, host to device: one GPU alone, and all GPUs together when they copy at once."""
+def pageable_bytes_per_s(data: Path) -> tuple[float, float]:
+    """Large copies of pageable memory to A100: the fastest to one GPU in a trace; to each of 8 GPUs at once.
+
+    The latter is FlagPerf's ``interconnect-h2d`` (base/benchmarks), whose tensor, of ``torch.rand``, is not pinned.
+    """
+    (samples,) = (table.samples for table in pageable_tables(data) if table.machine.startswith("A100"))
+    large = samples[samples["size_bytes"] >= _STEADY_PAGEABLE_BYTES]
     value = pd.read_csv(data / LINKS_TABLE).set_index("quantity")["value"]
-    return float(value["HtoD one GPU"]) * 1e9, 8 * float(value["HtoD, 8 GPUs at once, mean per GPU"]) * 1e9
+    at_once = float(value["HtoD, 8 GPUs at once, mean per GPU"]) * 1e9
+    return float((large["size_bytes"] / large["seconds"]).max()), at_once
 
 
 def kernel_tables(data: Path) -> Iterator[Table]:
@@ -169,15 +193,15 @@ def link_calibrations(data: Path) -> dict[str, dict[str, Any]]:
     """By machine what was fitted to its tables: ``copies``, ``collectives`` and ``launches`` as far as there are any.
 
     Each has its ``files`` and the JSON form of its models: `CopyModel`; `CollectiveTable` (compact) and `AlphaBeta`;
-    `LaunchModel`; under ``calls`` `stepsim.costmodels.launches.CallCost`, and under ``recorded_copies`` what
-    `recorded_rates` gives, both as traces have them, with other work beside.
+    `LaunchModel`; under ``both_ways`` the `both_ways_ratio`; under ``calls`` `stepsim.costmodels.launches.CallCost`,
+    and under ``recorded_copies`` what `recorded_rates` gives, both as traces have them, with other work beside.
     """
     found: dict[str, dict[str, Any]] = {}
     for table in collective_tables(data):
         compact, general = CollectiveTable(compact=True).fit(table.samples), AlphaBeta().fit(table.samples)
         models = {"table": compact.as_json(), "alpha_beta": general.as_json()}
         found.setdefault(table.machine, {})["collectives"] = {"files": list(table.files), **models}
-    for table in copy_tables(data):
+    for table in (*copy_tables(data), *pageable_tables(data)):
         model = CopyModel().fit(table.samples)
         found.setdefault(table.machine, {})["copies"] = {"files": list(table.files), **model.as_json()}
     for table in kernel_tables(data):
@@ -188,7 +212,5 @@ def link_calibrations(data: Path) -> dict[str, dict[str, Any]]:
         found.setdefault(machine, {})["calls"] = {"files": [file], **asdict(cost)}
     for rates in recorded_rates(data):
         found.setdefault(rates.pop("machine"), {}).setdefault("recorded_copies", []).append(rates)
-    alone, together = uplink_bytes_per_s(data)
-    uplink = {"files": [LINKS_TABLE], "alone_bytes_per_s": alone, "uplink_bytes_per_s": together}
-    found["8 x A100-SXM4-40GB, FlagPerf"] = {"uplink": uplink}
+    found[BOTH_WAYS] = {"both_ways": {"files": [_COPY_LOG], "factor": both_ways_ratio(data)}}
     return found

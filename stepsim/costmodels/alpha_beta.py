@@ -25,6 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stepsim.costmodels.model import Prediction, check_fitted, check_samples, check_varied, warn_outside
+from stepsim.costmodels.noise import repeat_noise, spread_of
 from stepsim.costmodels.regimes import fastest, fit_regimes
 from stepsim.plan import Origin
 from stepsim.traces.collective_tables import array_bytes
@@ -56,13 +57,15 @@ class Fit:
     """One collective: ``error`` is the mean absolute relative error on its own samples.
 
     ``left_out_error`` is that of groups, between the smallest and the largest, that were left out of the fit; ``None``
-    where there is no such group. Ranges are of the samples; ``array_bytes`` as in `array_bytes`.
+    where there is no such group. ``noise`` is that of repeats (`repeat_noise`). Ranges are of the samples;
+    ``array_bytes`` as in `array_bytes`.
     """
 
     algorithm: str
     regimes: tuple[Regime, ...]
     error: float
     left_out_error: float | None
+    noise: float
     ranks: tuple[int, int]
     nodes: tuple[int, int]
     array_bytes: tuple[float, float]
@@ -89,7 +92,7 @@ class AlphaBeta:
         check_samples("collectives", samples, positive=("ranks", "nodes", "size_bytes", "seconds"))
         check_varied("collectives", samples, "size_bytes")
         groups = samples.groupby("collective", sort=True)
-        self.fits_ = {str(name): _fit(_medians(rows)) for name, rows in groups}
+        self.fits_ = {str(name): _fit(rows) for name, rows in groups}
         return self
 
     def predict(self, tasks: pd.DataFrame) -> Prediction:
@@ -103,7 +106,7 @@ class AlphaBeta:
             weights = np.array([list(asdict(regime).values()) for regime in fit.regimes])
             sized = rows.assign(array_bytes=rows["array_bytes"].clip(lower=fit.array_bytes[0]))
             seconds[here] = fastest(_design(name, fit.algorithm, sized), weights)
-            spread[here] = np.log1p(fit.error if fit.left_out_error is None else fit.left_out_error)
+            spread[here] = spread_of(fit.error if fit.left_out_error is None else fit.left_out_error, fit.noise)
             ranges = {"ranks": fit.ranks, "nodes": fit.nodes, "array_bytes": fit.array_bytes}
             in_range[here] = warn_outside(self, rows, ranges)
         return Prediction(
@@ -126,6 +129,7 @@ class AlphaBeta:
                 regimes=tuple(Regime(**regime) for regime in entry["regimes"]),
                 error=entry["error"],
                 left_out_error=entry["left_out_error"],
+                noise=entry["noise"],
                 ranks=(entry["ranks"][0], entry["ranks"][1]),
                 nodes=(entry["nodes"][0], entry["nodes"][1]),
                 array_bytes=(entry["array_bytes"][0], entry["array_bytes"][1]),
@@ -135,14 +139,14 @@ class AlphaBeta:
         return model
 
 
-def _medians(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each group and size."""
-    keys = ["collective", "ranks", "nodes", "array_bytes"]
-    rows = rows.assign(array_bytes=array_bytes(rows))
-    return rows.groupby(keys, sort=True)["seconds"].median().reset_index()
+_SAME = ["collective", "ranks", "nodes", "array_bytes"]
+"""Samples that agree in these are repeats of each other."""
 
 
-def _fit(rows: pd.DataFrame) -> Fit:
+def _fit(samples: pd.DataFrame) -> Fit:
+    """To the median of each group and size."""
+    samples = samples.assign(array_bytes=array_bytes(samples))
+    rows = samples.groupby(_SAME, sort=True)["seconds"].median().reset_index()
     found = {algorithm: _regimes(rows, algorithm) for algorithm in _algorithms(rows)}
     errors = {algorithm: _error(rows, algorithm, regimes) for algorithm, regimes in found.items()}
     algorithm = min(errors, key=errors.__getitem__)
@@ -151,6 +155,7 @@ def _fit(rows: pd.DataFrame) -> Fit:
         regimes=tuple(Regime(**dict(zip(Regime.__slots__, row, strict=True))) for row in found[algorithm].tolist()),
         error=errors[algorithm],
         left_out_error=_left_out_error(rows, algorithm),
+        noise=repeat_noise(samples, _SAME),
         ranks=(int(rows["ranks"].min()), int(rows["ranks"].max())),
         nodes=(int(rows["nodes"].min()), int(rows["nodes"].max())),
         array_bytes=(float(rows["array_bytes"].min()), float(rows["array_bytes"].max())),

@@ -23,12 +23,16 @@ from stepsim.traces.trace import Trace
 
 DIRECTIONS = ("device to host", "host to device")
 
+PAGEABLE = ("device to pageable", "pageable to device")
+"""Copies of a GPU that hold their thread, because the driver copies them through a buffer of its own."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Calibration:
     """Prices the tasks of a plan on ``machine``: work by the measured table, else by the roofline; copies by size.
 
-    ``transfers`` is by direction, one of `DIRECTIONS`; ``launch_s`` is what issuing one row costs its thread.
+    ``transfers`` is by way, of `DIRECTIONS` and, as far as they were timed, `PAGEABLE`. ``launch_s`` is what issuing
+    one row costs its thread.
     """
 
     machine: str
@@ -78,25 +82,30 @@ class Calibration:
         if machine.name != self.machine:
             raise CalibrationError(f"the calibration is of {self.machine!r}, the plan runs on {machine.name!r}")
         found = distinct(plan)
+        moves = [self._move(plan, machine, *move) for move in found.moves.tolist()]
         table = cost_table(
             work=first_that_knows([self.work, self.roofline], _work_tasks(plan, found.works[:, 0])),
-            moves=flows([self._move(plan, machine, *move) for move in found.moves.tolist()], Origin.INTERPOLATED),
+            moves=flows([flow for flow, _ in moves], Origin.INTERPOLATED, [spread for _, spread in moves]),
             collectives=collective_flows(plan, machine, found.collectives[:, 0].tolist()),
             launch_s=self.launch_s,
         )
         return TaskCosts(found.index, table)
 
-    def _move(self, plan: Plan, machine: Machine, route: int, size_bytes: int) -> tuple[float, float]:
-        """The latency is the time of the smallest measured size."""
+    def _move(
+        self, plan: Plan, machine: Machine, route: int, size_bytes: int, blocks: int
+    ) -> tuple[tuple[float, float], float]:
+        """Latency and rate, and spread; the latency is the time of the smallest measured size."""
         columns = (plan.routes.source, plan.routes.destination)
         ends = [machine.device(plan.devices.name[column[route]]) for column in columns]
         direction = " to ".join("host" if end.kind is DeviceKind.HOST else "device" for end in ends)
-        model = self.transfers.get(direction)
+        way = direction.replace("host", "pageable") if blocks else direction
+        model = self.transfers.get(way, self.transfers.get(direction))
         if model is None:
             raise CalibrationError(f"the calibration has no copies {direction}")
-        total_s = float(model.predict(pd.DataFrame({"size_bytes": [size_bytes]})).seconds[0])
+        said = model.predict(pd.DataFrame({"size_bytes": [size_bytes]}))
         stages = transfer_stages(machine, ends[0].name, ends[1].name)
-        return latency_and_rate(total_s, float(model.seconds_[0]), size_bytes, stages)
+        flow = latency_and_rate(float(said.seconds[0]), float(model.seconds_[0]), size_bytes, stages)
+        return flow, float(said.spread[0])
 
     def save(self, path: str | Path) -> None:
         from stepsim.costmodels.files import write_calibration
@@ -137,9 +146,10 @@ def _fit_roofline(timed: pd.DataFrame, work: MeasuredTable) -> Roofline:
 
 
 def _fit_transfers(copies: pd.DataFrame) -> dict[str, InterpolatedTransferModel]:
-    """Of a GPU's copies those of pinned memory, which swaps go through."""
+    """The host's memory is the pinned one, which swaps go through. One size of pageable memory tells of no other."""
     named = (copies["source"] + " to " + copies["destination"]).str.replace("pinned", "host")
     found = [name for name in DIRECTIONS if (named == name).any()]
+    found += [name for name in PAGEABLE if copies["size_bytes"][named == name].nunique() > 1]
     return {name: InterpolatedTransferModel().fit(copies[named == name]) for name in found}
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stepsim.costmodels.copies import Curve, Lines, curve_from_json
 from stepsim.costmodels.model import Prediction, check_fitted, check_samples, warn_outside
+from stepsim.costmodels.noise import spread_of
 from stepsim.costmodels.transfers import InterpolatedTransferModel
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
@@ -82,7 +83,7 @@ class CollectiveTable:
             low, high = around
             seconds[places] = _between(groups, low, high, ranks, sizes[places])
             error = self.size_error_ if low == high else self.group_error_
-            spread[places] = np.log1p(error or 0.0)
+            spread[places] = spread_of(error, max(groups[low].noise_, groups[high].noise_))
             ranges = [groups[low].range_bytes, groups[high].range_bytes]
             known = (max(least for least, _ in ranges), min(most for _, most in ranges))
             asked = pd.DataFrame({"array_bytes": sizes[places]})

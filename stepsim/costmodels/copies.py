@@ -8,21 +8,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stepsim.costmodels.model import Prediction, check_fitted, check_samples, check_varied, uniform, warn_outside
+from stepsim.costmodels.noise import repeat_noise, spread_of
+from stepsim.costmodels.pageable import StagedCopy
 from stepsim.costmodels.regimes import fastest, fit_regimes
-from stepsim.costmodels.transfers import InterpolatedTransferModel
+from stepsim.costmodels.transfers import InterpolatedTransferModel, left_out_error
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
 
 NUM_LINES = 3
-
-_FOLDS = 4
-"""For the error, every fourth size is left out, four times over."""
 
 
 class Curve(Protocol):
     """Seconds by size: `InterpolatedTransferModel`, or `Lines`, which is a few numbers."""
 
     size_error_: float | None
+    noise_: float
 
     @property
     def range_bytes(self) -> tuple[float, float]: ...
@@ -50,6 +50,8 @@ class Lines:
     fit_error_, size_error_
         Mean absolute relative error on the sizes themselves, and on sizes left out, every fourth of those between the
         smallest and the largest; the latter is ``None`` for fewer than 8 sizes.
+    noise_
+        Of the repeats of each size (`repeat_noise`).
     """
 
     features = ("size_bytes",)
@@ -58,6 +60,7 @@ class Lines:
     fitted_: tuple[float, float]
     fit_error_: float
     size_error_: float | None
+    noise_: float
 
     def fit(self, samples: pd.DataFrame) -> Self:
         """Fit to the median of each size; columns ``size_bytes`` and ``seconds``. Raises `CalibrationError`."""
@@ -68,8 +71,13 @@ class Lines:
         self.lines_ = _fit_lines(size, seconds)
         self.fitted_ = (float(size[0]), float(size[-1]))
         self.fit_error_ = float(np.mean(np.abs(self.seconds_of(size) / seconds - 1)))
-        self.size_error_ = _left_out_error(size, seconds)
+        self.size_error_ = left_out_error(size, seconds, _guess)
+        self.noise_ = repeat_noise(samples, ["size_bytes"])
         return self
+
+    @property
+    def spread(self) -> float:
+        return spread_of(self.fit_error_ if self.size_error_ is None else self.size_error_, self.noise_)
 
     @property
     def range_bytes(self) -> tuple[float, float]:
@@ -83,11 +91,10 @@ class Lines:
     def predict(self, tasks: pd.DataFrame) -> Prediction:
         """Seconds for each ``size_bytes``."""
         check_fitted(self, "lines_")
-        error = self.fit_error_ if self.size_error_ is None else self.size_error_
         return uniform(
             self.seconds_of(tasks["size_bytes"].to_numpy(float)),
             Origin.INTERPOLATED,
-            spread=float(np.log1p(error)),
+            spread=self.spread,
             in_range=warn_outside(self, tasks, {"size_bytes": self.fitted_}),
         )
 
@@ -98,6 +105,7 @@ class Lines:
             "size_bytes": list(self.fitted_),
             "fit_error": self.fit_error_,
             "size_error": self.size_error_,
+            "noise": self.noise_,
         }
 
     @classmethod
@@ -105,7 +113,7 @@ class Lines:
         model = cls()
         model.lines_ = np.array([[line["latency_s"], line["s_per_byte"]] for line in body["lines"]])
         model.fitted_ = (body["size_bytes"][0], body["size_bytes"][1])
-        model.fit_error_, model.size_error_ = body["fit_error"], body["size_error"]
+        model.fit_error_, model.size_error_, model.noise_ = body["fit_error"], body["size_error"], body["noise"]
         return model
 
 
@@ -122,14 +130,14 @@ class CopyModel:
     Attributes
     ----------
     curves_
-        Seconds by size of each way, alone.
+        Seconds by size of each way, alone: of pageable memory `StagedCopy`, else `Lines`.
     both_ways_factor_, uplink_bytes_per_s_
         Medians over the samples that tell; 1 and infinite (nothing known) where none does.
     """
 
     features = ("source", "destination", "size_bytes", "opposite", "at_once")
 
-    curves_: Mapping[str, Lines]
+    curves_: Mapping[str, Lines | StagedCopy]
     both_ways_factor_: float
     uplink_bytes_per_s_: float
 
@@ -162,7 +170,7 @@ class CopyModel:
         for way, curve in self.curves_.items():
             here = (_ways(tasks) == way).to_numpy()
             in_range[here] = warn_outside(self, tasks[here], {"size_bytes": curve.fitted_})
-            spread[here] = np.log1p(curve.size_error_ or curve.fit_error_)
+            spread[here] = curve.spread
         return Prediction(
             seconds=np.maximum(both_s, shared),
             spread=spread,
@@ -190,7 +198,7 @@ class CopyModel:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         model = cls()
-        model.curves_ = {way: Lines.from_json(entry) for way, entry in body["curves"].items()}
+        model.curves_ = {way: _new(way).from_json(entry) for way, entry in body["curves"].items()}
         model.both_ways_factor_ = body["both_ways_factor"]
         uplink = body["uplink_bytes_per_s"]
         model.uplink_bytes_per_s_ = np.inf if uplink is None else uplink
@@ -201,9 +209,13 @@ def _ways(copies: pd.DataFrame) -> pd.Series:
     return copies["source"] + " to " + copies["destination"]
 
 
-def _fit_way(way: str, rows: pd.DataFrame) -> Lines:
+def _new(way: str) -> type[Lines] | type[StagedCopy]:
+    return StagedCopy if "pageable" in way else Lines
+
+
+def _fit_way(way: str, rows: pd.DataFrame) -> Lines | StagedCopy:
     try:
-        return Lines().fit(rows)
+        return _new(way)().fit(rows)
     except CalibrationError as error:
         raise CalibrationError(f"{way}: {error}") from error
 
@@ -214,16 +226,8 @@ def _fit_lines(size: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArr
     return fit_regimes(_design(size), seconds, size, num_lines)
 
 
-def _left_out_error(size: NDArray[np.float64], seconds: NDArray[np.float64]) -> float | None:
-    if len(size) < 2 * _FOLDS:
-        return None
-    errors = np.full(len(size), np.nan)
-    place = np.arange(len(size))
-    for fold in range(_FOLDS):
-        out = (place % _FOLDS == fold) & (place > 0) & (place < len(size) - 1)
-        lines = _fit_lines(size[~out], seconds[~out])
-        errors[out] = np.abs(fastest(_design(size[out]), lines) / seconds[out] - 1)
-    return float(np.nanmean(errors))
+def _guess(size: NDArray[np.float64], seconds: NDArray[np.float64], asked: NDArray[np.float64]) -> NDArray[np.float64]:
+    return fastest(_design(asked), _fit_lines(size, seconds))
 
 
 def _design(size: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,8 +19,9 @@ class Distinct:
     """The distinct work, transfers and collectives of a plan.
 
     ``works`` has (work, device) in each row, where the device of host work is NONE; ``moves`` has (route, size in
-    bytes), ``collectives`` (entry of the plan's table, size in bytes). ``index`` has, for each task, its row in a table
-    of all works, then all moves, then all collectives, then one row for what costs nothing, as `cost_table` makes it.
+    bytes, 1 where it blocks its thread, else 0), ``collectives`` (entry of the plan's table, size in bytes). ``index``
+    has, for each task, its row in a table of all works, then all moves, then all collectives, then one row for what
+    costs nothing, as `cost_table` makes it.
     """
 
     works: NDArray[np.int64]
@@ -34,7 +35,7 @@ def distinct(plan: Plan) -> Distinct:
     moving = np.isin(tasks.kind, TRANSFERS)
     working = (tasks.work != NONE) & ~moving
     works, work_of = _unique(tasks.work[working], tasks.device[working])
-    moves, move_of = _unique(tasks.route[moving], tasks.size_bytes[moving])
+    moves, move_of = _unique(tasks.route[moving], tasks.size_bytes[moving], tasks.blocks_thread[moving])
     joining = tasks.collective != NONE
     collectives, collective_of = _unique(tasks.collective[joining], tasks.size_bytes[joining])
     first = len(works) + len(moves)
@@ -45,12 +46,17 @@ def distinct(plan: Plan) -> Distinct:
     return Distinct(works=works, moves=moves, collectives=collectives, index=index)
 
 
-def _unique(first: NDArray[Any], second: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct pairs, shape (pairs, 2), as they come first, and which of them each entry is."""
-    code, values = pd.factorize(second)
-    place, keys = pd.factorize(first.astype(np.int64) * max(len(values), 1) + code)
-    one, two = np.divmod(np.asarray(keys, np.int64), max(len(values), 1))
-    return np.stack([one, np.asarray(values, np.int64)[two]], axis=1), place
+def _unique(first: NDArray[Any], *others: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct rows of the columns, shape (rows, columns), as they come first, and which of them each entry is."""
+    place, values = pd.factorize(first.astype(np.int64))
+    rows = np.asarray(values, np.int64)[:, None]
+    for column in others:
+        code, values = pd.factorize(column.astype(np.int64))
+        size = max(len(values), 1)
+        place, keys = pd.factorize(place * size + code)
+        before, here = np.divmod(np.asarray(keys, np.int64), size)
+        rows = np.column_stack([rows[before], np.asarray(values, np.int64)[here]])
+    return rows, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,13 +69,13 @@ class Flows:
     origin: NDArray[np.int8]
 
 
-def flows(found: Sequence[tuple[float, float]], origin: Origin) -> Flows:
+def flows(found: Sequence[tuple[float, float]], origin: Origin, spread: ArrayLike = 0.0) -> Flows:
     """Of one origin: pairs of latency and rate."""
     pairs = np.array(found, np.float64).reshape(-1, 2)
     return Flows(
         latency_s=pairs[:, 0],
         rate_cap_bytes_per_s=pairs[:, 1],
-        spread=np.zeros(len(pairs)),
+        spread=np.broadcast_to(np.asarray(spread, np.float64), len(pairs)),
         origin=np.full(len(pairs), origin, np.int8),
     )
 
@@ -82,10 +88,12 @@ def cost_table(
     launch_s: float,
     sm_share: ArrayLike = 1.0,
     bandwidth_share: ArrayLike = 0.0,
+    collective_sm_share: ArrayLike = 0.0,
 ) -> CostTable:
     """The table that `Distinct.index` points into.
 
     ``sm_share`` and ``bandwidth_share`` are those of the work; a kernel that nobody knows better needs all SMs.
+    Collectives take ``collective_sm_share`` of them.
     """
     sizes = (len(work.seconds), len(moves.latency_s), len(collectives.latency_s), 1)
 
@@ -98,7 +106,7 @@ def cost_table(
         latency_s=column(0.0, moves.latency_s, collectives.latency_s, 0.0),
         rate_cap_bytes_per_s=column(np.inf, moves.rate_cap_bytes_per_s, collectives.rate_cap_bytes_per_s, np.inf),
         fixed=column(False, False, False, False),
-        sm_share=column(sm_share, 0.0, 0.0, 0.0),
+        sm_share=column(sm_share, 0.0, collective_sm_share, 0.0),
         bandwidth_share=column(bandwidth_share, 0.0, 0.0, 0.0),
         spread=column(work.spread, moves.spread, collectives.spread, 0.0),
         origin=column(work.origin, moves.origin, collectives.origin, Origin.ROOFLINE).astype(np.int8),

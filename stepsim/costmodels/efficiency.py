@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stepsim.costmodels.model import Prediction, check_fitted, check_samples, uniform
+from stepsim.costmodels.model import Prediction, check_fitted, check_samples, check_varied_times, uniform
+from stepsim.costmodels.noise import spread_of
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
 
@@ -18,7 +19,8 @@ LEFT_OUT = 5
 class EfficientRoofline:
     """``seconds = max(flop / (e_c peak), bytes / (e_m bandwidth))``: what serves work that no other model knows.
 
-    Unlike `Roofline` it carries over to other GPUs and dtypes: the peaks come with the task.
+    Unlike `Roofline` it carries over to other GPUs and dtypes: the peaks come with the task. So it has no fitted range,
+    and warns of no task: what it says of one outside its samples is a bound all the same, and its origin says so.
 
     Attributes
     ----------
@@ -42,6 +44,7 @@ class EfficientRoofline:
         check_samples(
             "an efficient roofline", samples, positive=(*peaks, "seconds"), not_negative=("flop", "size_bytes")
         )
+        check_varied_times("an efficient roofline", samples)
         computing_s, moving_s = _least_seconds(samples)
         if not (np.maximum(computing_s, moving_s) > 0).any():
             raise CalibrationError("an efficient roofline needs work that computes or moves anything, got none")
@@ -54,11 +57,11 @@ class EfficientRoofline:
         return self
 
     def predict(self, tasks: pd.DataFrame) -> Prediction:
-        """Seconds of each task; the spread is that of the error for samples left out."""
+        """Seconds of each task, always in range; the spread is that of the error for samples left out."""
         check_fitted(self, "compute_efficiency_")
         computing_s, moving_s = _least_seconds(tasks)
         seconds = np.maximum(computing_s / self.compute_efficiency_, moving_s / self.memory_efficiency_)
-        return uniform(seconds, Origin.ROOFLINE, spread=float(np.log1p(self.left_out_error_)))
+        return uniform(seconds, Origin.ROOFLINE, spread=spread_of(self.left_out_error_))
 
     def as_json(self) -> dict[str, Any]:
         check_fitted(self, "compute_efficiency_")

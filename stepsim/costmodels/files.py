@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stepsim.costmodels.calibration import Calibration
 from stepsim.costmodels.measured import Entry, MeasuredTable
@@ -25,6 +25,15 @@ _Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """At most some decades: sums of them stay finite."""
 
 
+def _rises(ends: list[float]) -> list[float]:
+    if ends[0] > ends[1]:
+        raise ValueError("a range must not end before it begins")
+    return ends
+
+
+_Range = Annotated[list[_NotNegative], Field(min_length=2, max_length=2), AfterValidator(_rises)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -41,7 +50,7 @@ class _Roofline(_Strict):
 
     flop_per_s: _Positive | None
     bytes_per_s: _Positive | None
-    fitted: dict[Literal["flop", "size_bytes"], Annotated[list[_NotNegative], Field(min_length=2, max_length=2)]]
+    fitted: dict[Literal["flop", "size_bytes"], _Range]
     left_out_error: _NotNegative
 
 
@@ -49,6 +58,7 @@ class _Transfers(_Strict):
     size_bytes: Annotated[list[_Positive], Field(min_length=2)]
     seconds: list[_Positive]
     size_error: _NotNegative | None
+    noise: _NotNegative = 0.0
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -59,12 +69,15 @@ class _Transfers(_Strict):
         return self
 
 
+_Way = Literal["device to host", "host to device", "device to pageable", "pageable to device"]
+
+
 class _Calibration(_Strict):
     machine: str
     provenance: dict[str, str]
     launch_s: _Seconds
     roofline: _Roofline
-    transfers: dict[Literal["device to host", "host to device"], _Transfers]
+    transfers: dict[_Way, _Transfers]
     repeat_error: _NotNegative | None
     work: dict[str, _Entry]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stepsim.costmodels.copies import CopyModel
 from stepsim.costmodels.datasheet import flow_at_links, seconds_at_peaks
-from stepsim.costmodels.demands import bandwidth_share
+from stepsim.costmodels.demands import DemandModel, bandwidth_share
 from stepsim.costmodels.distinct import Flows, cost_table, distinct
 from stepsim.costmodels.kernel_tasks import kernel_tasks
 from stepsim.costmodels.model import Prediction
@@ -21,11 +21,8 @@ from stepsim.machines import Device, DeviceKind, Machine
 from stepsim.machines.collectives import Stage, collective_stages, transfer_stages
 from stepsim.plan import Origin, Plan, TaskCosts
 
-_WAYS = {
-    (DeviceKind.GPU, DeviceKind.HOST): ("device", "pinned"),
-    (DeviceKind.HOST, DeviceKind.GPU): ("pinned", "device"),
-}
-"""Swaps go through pinned memory, as the executor has them."""
+_KINDS = {(DeviceKind.GPU, DeviceKind.HOST), (DeviceKind.HOST, DeviceKind.GPU)}
+"""Ends of copies that `CopyModel` knows. Swaps go through pinned memory, as the executor has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +39,13 @@ class _Flow:
 class GpuCalibration:
     """Models of the work, copies and collectives of ``gpus``: the names by which machines know this kind of GPU.
 
-    ``work`` and ``collectives`` are in the order of trust; what none of them knows, and copies other than swaps of a
-    direction that ``copies`` knows, costs what `DataSheetCosts` says. Work models read `kernel_tasks`, those of
+    ``work`` and ``collectives`` are in the order of trust; what none of them knows, and copies of a way that
+    ``copies`` does not know, costs what `DataSheetCosts` says. Work models read `kernel_tasks`, those of
     collectives `CollectiveTable.features`; they serve the machines that ``fabrics`` names, and clusters of them.
-    ``launch_s`` is what issuing one row costs its thread. ``errors`` are held-out relative errors, by what they are of.
-    ``extrapolated_from`` names the GPUs that were measured, where this one was not; else it is empty.
+    ``launch_s`` is what issuing one row costs its thread. ``demands`` tells which share of the SMs work needs, all of
+    them where it is None; a collective of several GPUs takes ``collective_sm_share`` while it runs. ``errors`` are
+    held-out relative errors, by what they are of. ``extrapolated_from`` names the GPUs that were measured, where this
+    one was not; else it is empty.
     """
 
     name: str
@@ -56,6 +55,8 @@ class GpuCalibration:
     collectives: Sequence[Fitted] = ()
     fabrics: tuple[str, ...] = ()
     launch_s: float = 0.0
+    demands: DemandModel | None = None
+    collective_sm_share: float = 0.0
     errors: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     extrapolated_from: str = ""
@@ -82,7 +83,9 @@ class GpuCalibration:
             moves=_flows([self._move(plan, machine, *move) for move in found.moves.tolist()]),
             collectives=_flows([self._collective(plan, machine, *one) for one in found.collectives.tolist()]),
             launch_s=self.launch_s,
+            sm_share=1.0 if self.demands is None else self.demands.sm_share(tasks),
             bandwidth_share=_bandwidth_share(tasks, work),
+            collective_sm_share=self._collective_sm_share(plan, found.collectives[:, 0]),
         )
         return TaskCosts(found.index, table)
 
@@ -100,13 +103,15 @@ class GpuCalibration:
             said.origin[place] = Origin.ROOFLINE
         return said
 
-    def _move(self, plan: Plan, machine: Machine, route: int, size_bytes: int) -> _Flow:
+    def _move(self, plan: Plan, machine: Machine, route: int, size_bytes: int, blocks: int) -> _Flow:
+        """A copy of pageable memory holds its thread, and so does no other."""
         columns = (plan.routes.source, plan.routes.destination)
         ends = [machine.device(plan.devices.name[column[route]]) for column in columns]
-        way = _WAYS.get((ends[0].kind, ends[1].kind))
-        if way is None or self.copies is None:
+        if self.copies is None or (ends[0].kind, ends[1].kind) not in _KINDS:
             return _Flow(*flow_at_links(plan, machine, route), 0.0, Origin.ROOFLINE)
-        facts = {"source": way[0], "destination": way[1], "opposite": False, "at_once": 1}
+        host = "pageable" if blocks else "pinned"
+        source, destination = ("device" if end.kind is DeviceKind.GPU else host for end in ends)
+        facts = {"source": source, "destination": destination, "opposite": False, "at_once": 1}
         stages = transfer_stages(machine, ends[0].name, ends[1].name)
         known = _priced([self.copies], facts, size_bytes, stages)
         return known or _Flow(*flow_at_links(plan, machine, route), 0.0, Origin.ROOFLINE)
@@ -121,6 +126,11 @@ class GpuCalibration:
             facts = {"collective": kind, "ranks": len(team), "nodes": nodes}
             known = _priced(self.collectives, facts, size_bytes, stages)
         return known or _Flow(sum(stage.latency_s for stage in stages), np.inf, 0.0, Origin.ROOFLINE)
+
+    def _collective_sm_share(self, plan: Plan, entries: NDArray[np.int64]) -> NDArray[np.float64]:
+        """None for a group of one, in which nothing moves."""
+        several = [len(plan.collectives.team[entry]) > 1 for entry in entries.tolist()]
+        return np.where(several, self.collective_sm_share, 0.0)
 
     def _is_fabric(self, machine: Machine) -> bool:
         """A cluster has the name of its node in front of its own."""

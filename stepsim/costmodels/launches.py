@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stepsim.costmodels.model import Prediction, check_fitted, check_samples, check_varied, uniform, warn_outside
+from stepsim.costmodels.noise import spread_of
 from stepsim.costmodels.regimes import least_squares
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
@@ -93,7 +94,7 @@ class LaunchModel:
         return uniform(
             seconds,
             Origin.INTERPOLATED,
-            spread=float(np.log1p(self.left_out_error_ or 0.0)),
+            spread=spread_of(self.left_out_error_),
             in_range=warn_outside(self, tasks, {"size_bytes": self.fitted_}) & ~np.isnan(seconds),
         )
 

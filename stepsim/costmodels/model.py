@@ -18,9 +18,9 @@ from stepsim.plan import Origin
 class Prediction:
     """One entry for each task, each of shape (tasks,).
 
-    ``spread`` is the standard deviation of the logarithm of the time. ``origin`` has values of
-    `stepsim.plan.Origin`. ``in_range`` is false where a feature lies outside the samples that the model was fitted on.
-    Where a model has nothing to say of a task, ``seconds`` is NaN.
+    ``spread`` is the standard deviation of the log of the time (`stepsim.costmodels.noise`). ``origin`` has values
+    of `stepsim.plan.Origin`. ``in_range`` is false where a feature lies outside the samples that the model was fitted
+    on. Where a model has nothing to say of a task, ``seconds`` is NaN.
     """
 
     seconds: NDArray[np.float64]
@@ -42,7 +42,10 @@ class CostModel(Protocol):
         """Raises `CalibrationError` for too few samples, one size only, constant times, or seconds that are not > 0."""
 
     def predict(self, tasks: pd.DataFrame) -> Prediction:
-        """Raises `NotFittedError` before `fit`. Warns once, with the range, for tasks outside the fitted range."""
+        """Raises `NotFittedError` before `fit`. Warns once, with the range, for tasks outside the fitted range.
+
+        `EfficientRoofline`, and what is made of it, has no such range.
+        """
 
 
 def check_samples(

@@ -16,6 +16,7 @@ from stepsim.costmodels.model import (
     uniform,
     warn_outside,
 )
+from stepsim.costmodels.noise import spread_of
 from stepsim.errors import CalibrationError
 from stepsim.plan import Origin
 
@@ -72,7 +73,7 @@ class Roofline:
         return uniform(
             seconds,
             Origin.ROOFLINE,
-            spread=float(np.log1p(self.left_out_error_)),
+            spread=spread_of(self.left_out_error_),
             in_range=warn_outside(self, tasks, self.fitted_),
         )
 

@@ -3,7 +3,7 @@
 from stepsim.machines.cluster import cluster
 from stepsim.machines.files import load_machine, save_machine, shipped_machines
 from stepsim.machines.machine import Device, DeviceKind, Link, Machine, Route
-from stepsim.machines.this_cpu import this_cpu
+from stepsim.machines.this_cpu import this_cpu, with_emulated_link
 
 __all__ = [
     "Device",
@@ -16,4 +16,5 @@ __all__ = [
     "save_machine",
     "shipped_machines",
     "this_cpu",
+    "with_emulated_link",
 ]

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 from stepsim.machines.machine import Device, DeviceKind, Link, Machine, Route
@@ -27,6 +28,19 @@ def this_cpu() -> Machine:
         links=tuple(_memory(ends) for ends in ways),
         routes=tuple(Route(source=ends[0], destination=ends[1], links=(" to ".join(ends),)) for ends in ways),
     )
+
+
+def with_emulated_link(machine: Machine, bytes_per_s: float) -> Machine:
+    """``machine``, whose CPU computes like a GPU: copies run beside it, each way at ``bytes_per_s``.
+
+    `stepsim.executor.paced_lanes` runs plans so.
+    """
+    told = {"bandwidth_bytes_per_s": "emulated", "latency_s": "emulated"}
+    devices = (
+        replace(device, kind=DeviceKind.GPU) if device.kind is DeviceKind.CPU else device for device in machine.devices
+    )
+    links = (replace(link, bandwidth_bytes_per_s=bytes_per_s, sources=told) for link in machine.links)
+    return replace(machine, devices=tuple(devices), links=tuple(links))
 
 
 def _memory(ends: tuple[str, str]) -> Link:

@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -150,15 +151,73 @@ def test_several_traces_of_one_machine_make_one_calibration():
     assert both.provenance == {"machine": "small", "source": "test", "date": "Monday; Tuesday"}
 
 
+def one_copy_out(size_bytes, **facts):
+    builder = PlanBuilder()
+    gpu, host = builder.device("gpu0"), builder.device("host")
+    stream = builder.stream("d2h", gpu)
+    y = builder.buffer(size_bytes, gpu, owner=stream)
+    builder.compute(builder.work("F", signature="matrix"), stream, writes=[y], allocates=[y])
+    builder.copy(y, builder.buffer(size_bytes, host), stream, **facts)
+    return builder.build()
+
+
 def test_swaps_of_a_gpu_go_through_pinned_memory():
     pinned = copy_rows(ways=[("device", "pinned"), ("pinned", "device")])
     slower = [{**row, "duration_s": 9 * row["duration_s"]} for row in copy_rows(ways=[("device", "pageable")])]
 
     calibration = Calibration.fit([recorded([*work_rows(), *slower, *pinned, *launch_rows()])])
 
-    assert {name: list(model.seconds_) for name, model in calibration.transfers.items()} == {
-        direction: pytest.approx(list(COPY_S.values())) for direction in ("device to host", "host to device")
+    assert {name: model.seconds_.tolist() for name, model in calibration.transfers.items()} == {
+        "device to host": pytest.approx(list(COPY_S.values())),
+        "host to device": pytest.approx(list(COPY_S.values())),
+        "device to pageable": pytest.approx([9 * seconds for seconds in COPY_S.values()]),
     }
+
+
+@pytest.mark.parametrize(("blocks", "seconds"), [(False, 4.0), (True, 36.0)])
+def test_a_copy_that_holds_its_thread_costs_what_pageable_memory_does(blocks, seconds):
+    pinned = copy_rows(ways=[("device", "pinned"), ("pinned", "device")])
+    slower = [{**row, "duration_s": 9 * row["duration_s"]} for row in copy_rows(ways=[("device", "pageable")])]
+    calibration = Calibration.fit([recorded([*work_rows(), *slower, *pinned, *launch_rows()])])
+
+    plan = one_copy_out(160, blocks_thread=blocks)
+
+    machine = gpus(bandwidth_bytes_per_s=FAST_BYTES_PER_S)
+
+    assert calibration.task_costs(plan, machine).seconds_alone(plan, machine)[-1] == pytest.approx(seconds)
+
+
+def test_a_pageable_copy_that_nobody_timed_costs_what_a_pinned_one_does():
+    calibration = Calibration.fit([recorded()])
+    plan = one_copy_out(160, blocks_thread=True)
+
+    machine = gpus(bandwidth_bytes_per_s=FAST_BYTES_PER_S)
+
+    assert calibration.task_costs(plan, machine).seconds_alone(plan, machine)[-1] == pytest.approx(COPY_S[160])
+
+
+def test_copies_whose_repeats_scatter_carry_a_spread():
+    """Repeats at 1 and 1.5 times the time: log 1.5 / sqrt 2. Sizes left out of the steady ones err too."""
+    slower = [{**row, "duration_s": 1.5 * row["duration_s"]} for row in copy_rows()]
+    plan = one_copy_out(160)
+
+    steady, noisy = (
+        calibration.task_costs(plan, gpus()).table.spread[-2]
+        for calibration in (
+            CALIBRATION,
+            Calibration.fit([recorded([*work_rows(), *copy_rows(), *slower, *launch_rows()])]),
+        )
+    )
+
+    assert noisy == pytest.approx(np.hypot(steady, np.log(1.5) / np.sqrt(2)))
+
+
+def test_pageable_copies_of_one_size_tell_of_no_other():
+    single = copy_rows(ways=[("device", "pageable")])[:1]
+
+    calibration = Calibration.fit([recorded([*work_rows(), *copy_rows(), *single, *launch_rows()])])
+
+    assert set(calibration.transfers) == {"device to host", "host to device"}
 
 
 def test_kernels_that_stand_for_no_work_are_left_out():

@@ -87,6 +87,15 @@ def spoil(path, field, value=None):
     path.write_text(json.dumps(body))
 
 
+def test_a_range_that_ends_before_it_begins_is_named(tmp_path):
+    path = saved(tmp_path)
+    spoil(path, ("roofline", "fitted", "size_bytes"), [9.0, 3.0])
+
+    message = refusal(path)
+
+    assert "roofline.fitted.size_bytes: value error, a range must not end before it begins, got [9.0, 3.0]" in message
+
+
 @pytest.mark.parametrize("field", FIELDS, ids=".".join)
 def test_a_missing_field_is_named(tmp_path, field):
     path = saved(tmp_path)

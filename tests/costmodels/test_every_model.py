@@ -16,8 +16,10 @@ from stepsim.costmodels import Calibration
 from stepsim.costmodels.alpha_beta import AlphaBeta
 from stepsim.costmodels.collectives import CollectiveTable
 from stepsim.costmodels.copies import CopyModel, Lines
+from stepsim.costmodels.efficiency import EfficientRoofline
 from stepsim.costmodels.launches import LaunchModel
 from stepsim.costmodels.measured import MeasuredTable
+from stepsim.costmodels.pageable import StagedCopy
 from stepsim.costmodels.roofline import Roofline
 from stepsim.costmodels.transfers import InterpolatedTransferModel
 from stepsim.errors import CalibrationError, NotFittedError
@@ -81,6 +83,8 @@ def line_s(size_bytes):
 
 COPIES = sized(line_s, {"source": "pinned", "destination": "device", "opposite": False, "at_once": 1})
 COLLECTIVES = sized(line_s, *({"collective": "all_reduce", "ranks": ranks, "nodes": 1} for ranks in (2, 4, 8)))
+PEAKS = {"peak_flop_per_s": 1e13, "memory_bandwidth_bytes_per_s": 1e12}
+BOUND = sized(lambda size: 2 * size / 1e12, {"flop": 1e3, **PEAKS})
 KERNELS = sized(lambda size: max(4e-6, size / 1e11), {"mode": "stream"})
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*lies outside the fitted range")
@@ -102,6 +106,7 @@ MODELS = {
         new=Roofline,
     ),
     "lines": Case(new=Lines, samples=COPIES, tasks=pd.DataFrame({"size_bytes": [1, 5000, 2**40]})),
+    "copies of pageable memory": Case(new=StagedCopy, samples=COPIES, tasks=pd.DataFrame({"size_bytes": [1, 5000]})),
     "copies": Case(new=CopyModel, samples=COPIES, tasks=COPIES.assign(opposite=True).drop(columns="seconds")),
     "collective table": Case(new=CollectiveTable, samples=COLLECTIVES, tasks=COLLECTIVES.assign(ranks=5)),
     "compact collective table": Case(
@@ -109,6 +114,7 @@ MODELS = {
     ),
     "alpha beta": Case(new=AlphaBeta, samples=COLLECTIVES, tasks=COLLECTIVES.assign(ranks=16)),
     "launches": Case(new=LaunchModel, samples=KERNELS, tasks=KERNELS),
+    "efficient roofline": Case(new=EfficientRoofline, samples=BOUND, tasks=BOUND),
 }
 
 CALIBRATION = CalibrationCase(
@@ -216,10 +222,10 @@ def test_a_sample_of_a_senseless_size_is_refused(case, size_bytes):
 
 
 @pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table"}))
-def test_a_single_sample_is_refused_where_a_line_needs_two(name):
+def test_a_single_sample_is_refused_where_a_model_needs_several(name):
     case = MODELS[name]
 
-    assert "at least 2" in refusal(case, case.samples.iloc[:1])
+    assert re.search("at least [25]", refusal(case, case.samples.iloc[:1]))
 
 
 def test_transfers_all_of_one_size_are_refused():
@@ -229,6 +235,9 @@ def test_transfers_all_of_one_size_are_refused():
 
 
 VARIED = pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table"}))
+
+RANGED = pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table", "efficient roofline"}))
+"""Models that were fitted on a range of sizes, and know no better outside."""
 
 SHIPPED = pytest.mark.parametrize("name", sorted({*MODELS} - {"measured table", "roofline"}))
 """Models with a JSON form of their own."""
@@ -242,7 +251,7 @@ def test_constant_times_are_refused_with_the_time(name):
     assert "3.5 s" in refusal(case, case.samples.assign(seconds=3.5))
 
 
-@VARIED
+@RANGED
 def test_a_model_warns_of_the_first_task_outside_its_range_and_only_once(name, recwarn):
     case = MODELS[name]
     model = case.fit(case.new(), case.samples)
@@ -275,7 +284,7 @@ def test_a_model_does_not_warn_of_tasks_that_it_was_fitted_on(name, recwarn):
     assert not recwarn.list
 
 
-@VARIED
+@RANGED
 def test_only_tasks_outside_the_fitted_range_are_told_as_such(name):
     case = MODELS[name]
     inside, outside = case.samples.iloc[:1], case.samples.iloc[:1].assign(size_bytes=1e15)
@@ -284,6 +293,25 @@ def test_only_tasks_outside_the_fitted_range_are_told_as_such(name):
         prediction = case.fit(case.new(), case.samples).predict(pd.concat([inside, outside]))
 
     assert prediction.in_range.tolist() == [True, False]
+
+
+def test_a_roofline_over_the_peaks_of_the_task_is_in_range_everywhere_and_warns_of_nothing(recwarn):
+    case = MODELS["efficient roofline"]
+    model = case.fit(case.new(), case.samples)
+
+    assert model.predict(case.samples.assign(size_bytes=1e15, flop=1e20)).in_range.all()
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["transfers", "lines", "copies", "collective table", "alpha beta"])
+def test_repeats_that_scatter_widen_the_spread(name):
+    """Each size at 0.9 and 1.1 times its median: deviations of log(1.1 / 0.9) / 2, times sqrt 2 for two repeats."""
+    case = MODELS[name]
+    pairs = pd.concat([case.samples.assign(seconds=case.samples["seconds"] * factor) for factor in (0.9, 1.1)])
+
+    steady, noisy = (case.fit(case.new(), samples).predict(case.tasks).spread for samples in (case.samples, pairs))
+
+    assert noisy == pytest.approx(np.hypot(steady, np.log(1.1 / 0.9) / np.sqrt(2)), rel=1e-6)
 
 
 def test_a_transfer_of_no_bytes_is_refused():

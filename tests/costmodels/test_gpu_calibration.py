@@ -6,6 +6,7 @@ import pytest
 
 from stepsim.costmodels import DataSheetCosts
 from stepsim.costmodels.copies import CopyModel
+from stepsim.costmodels.demands import DemandModel
 from stepsim.costmodels.gpu_calibration import GpuCalibration
 from stepsim.costmodels.model import uniform
 from stepsim.costmodels.trust import ForDtypes, unknown
@@ -38,19 +39,14 @@ class SaysNothing:
 
 
 def copies():
-    """Out: 1 ms and 10 GB/s. In: unknown."""
+    """Out: 1 ms, and 10 GB/s to pinned memory, 2 GB/s to pageable. In: unknown."""
     size_bytes = np.array([1e3, 1e6, 1e8, 1e9])
+    ways = [
+        {"destination": memory, "size_bytes": size_bytes, "seconds": 1e-3 + size_bytes / bytes_per_s}
+        for memory, bytes_per_s in (("pinned", 10e9), ("pageable", 2e9))
+    ]
     return CopyModel().fit(
-        pd.DataFrame(
-            {
-                "source": "device",
-                "destination": "pinned",
-                "size_bytes": size_bytes,
-                "seconds": 1e-3 + size_bytes / 10e9,
-                "opposite": False,
-                "at_once": 1,
-            }
-        )
+        pd.concat([pd.DataFrame(way) for way in ways]).assign(source="device", opposite=False, at_once=1)
     )
 
 
@@ -126,6 +122,64 @@ def test_work_takes_the_share_of_the_bandwidth_that_its_bytes_need():
     assert found.table.bandwidth_share[found.index] == pytest.approx([0.5])  # 1 ms at the V100's 900 GB/s
 
 
+def two_additions(elements):
+    """One on each of two streams."""
+    builder = PlanBuilder()
+    gpu = builder.device("gpu0")
+    work = builder.work("add", dtype="float32", shapes=f"{elements} -> {elements}", bytes_read=4 * elements)
+    for name in ("left", "right"):
+        builder.compute(work, builder.stream(name, gpu))
+    return builder.build()
+
+
+BLOCKS_OF_512 = DemandModel.from_json({"elementwise": {"rows": 1, "columns": 512}})
+
+
+@pytest.mark.parametrize(("blocks", "makespan_s"), [(20, 1.0), (40, 1.0), (60, 5 / 3), (80, 2.0), (800, 2.0)])
+def test_two_kernels_at_once_take_as_long_as_one_while_their_blocks_find_free_sms(blocks, makespan_s):
+    """Of 80 SMs the first takes ``blocks``; the second runs on the rest, and on all it needs once the first has ended.
+
+    With 60 blocks each: a third of the second is done when the first ends at 1 s.
+    """
+    calibrated = calibration(work=(Says(1.0),), demands=BLOCKS_OF_512)
+
+    timeline = simulate(two_additions(512 * blocks), V100, calibrated)
+
+    assert timeline.makespan_s == pytest.approx(makespan_s)
+
+
+def test_without_demands_no_two_kernels_run_at_once():
+    assert simulate(two_additions(512), V100, calibration(work=(Says(1.0),))).makespan_s == pytest.approx(2.0)
+
+
+def beside_a_collective(ranks):
+    """A kernel of 1 s on each device, and a collective beside it."""
+    builder = PlanBuilder()
+    team = [builder.device(f"gpu{rank}") for rank in range(ranks)]
+    for rank, device in enumerate(team):
+        stream = builder.stream(f"nccl{rank}", device)
+        builder.collective("all_reduce", team, stream, 0, size_bytes=8 * MIB)
+        builder.compute(builder.work("op", dtype="float32", flop=7), builder.stream(f"compute{rank}", device))
+    return builder.build()
+
+
+def test_a_kernel_that_needs_all_sms_runs_on_those_that_a_collective_leaves():
+    """At 3/4 of its speed the kernel of 1 s takes 4/3 s, all of them beside the collective of 2 s."""
+    calibrated = calibration(
+        work=(Says(1.0),), collectives=(Says(2.0),), fabrics=("dgx_a100",), collective_sm_share=0.25
+    )
+
+    timeline = simulate(beside_a_collective(8), NODE, calibrated)
+
+    assert timeline.spans.end_s[1::2] == pytest.approx([4 / 3] * 8)
+
+
+def test_a_collective_of_one_gpu_moves_nothing_and_takes_no_sms():
+    costs = calibration(work=(Says(1.0),), collective_sm_share=0.25).task_costs(beside_a_collective(1), NODE)
+
+    assert costs.table.sm_share[costs.index].tolist() == [0.0, 1.0]
+
+
 def test_a_swap_alone_takes_what_the_copy_model_says_and_one_of_an_unknown_way_what_the_links_need():
     plan = swapped(100 * MIB)
 
@@ -135,6 +189,21 @@ def test_a_swap_alone_takes_what_the_copy_model_says_and_one_of_an_unknown_way_w
     assert seconds[1] == pytest.approx(1e-3 + 100 * MIB / 10e9, rel=1e-3)
     assert seconds[2] == links[2]
     assert origins[1:3] == [Origin.INTERPOLATED, Origin.ROOFLINE]
+
+
+def test_a_copy_that_holds_its_thread_costs_what_one_of_pageable_memory_does():
+    builder = PlanBuilder()
+    gpu, host = builder.device("gpu0"), builder.device("host")
+    stream = builder.stream("compute", gpu)
+    y, away = builder.buffer(100 * MIB, gpu, owner=stream), builder.buffer(100 * MIB, host)
+    builder.compute(builder.work("op"), stream, writes=[y], allocates=[y])
+    for blocks in (False, True):
+        builder.copy(y, away, stream, blocks_thread=blocks)
+    plan = builder.build()
+
+    seconds, *_ = alone(calibration(copies=copies(), work=(Says(1.0),)), plan)
+
+    assert seconds[1:] == pytest.approx([1e-3 + 100 * MIB / 10e9, 1e-3 + 100 * MIB / 2e9], rel=1e-3)
 
 
 def test_a_collective_on_a_known_fabric_takes_what_its_model_says():

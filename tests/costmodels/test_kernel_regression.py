@@ -109,7 +109,7 @@ def test_what_was_learnt_survives_json_and_is_small():
     tasks = products(50, seed=4).assign(m=1000, n=1000)
     assert again.predict(tasks).seconds == pytest.approx(model.predict(tasks).seconds, rel=0.02)
     assert again.fits_["bmm"].fitted == model.fits_["bmm"].fitted
-    assert len(text) < 2 * 100_000, "an op class takes at most 100 kB"
+    assert len(text) < 2 * 60_000, "an op class takes at most 60 kB"
 
 
 @pytest.mark.parametrize("document", [{"linear": {}}, {"linear": 3}, [], {"linear": {"flop_per_joule": "many"}}])

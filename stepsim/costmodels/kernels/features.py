@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stepsim.costmodels.kernels.generation import generation
 from stepsim.errors import CalibrationError
 from stepsim.machines import Device
 
@@ -27,11 +28,15 @@ LAUNCH_S = 5e-6
 
 
 def with_device(samples: pd.DataFrame, device: Device) -> pd.DataFrame:
-    """``samples`` with the columns `DEVICE` of ``device``. Raises `CalibrationError` for a dtype without a peak."""
+    """``samples`` with the columns `DEVICE` of ``device`` and its ``generation``.
+
+    Raises `CalibrationError` for a dtype without a peak.
+    """
     for dtype in sorted(set(samples["dtype"]) - set(device.peak_flop_per_s)):
         raise CalibrationError(f"device {device.name!r} has no peak_flop_per_s for {dtype!r}")
     sheet = {name: float(getattr(device, name)) for name in DEVICE[1:]}
-    return samples.assign(peak_flop_per_s=samples["dtype"].map(dict(device.peak_flop_per_s)), **sheet)
+    peak = samples["dtype"].map(dict(device.peak_flop_per_s))
+    return samples.assign(peak_flop_per_s=peak, **sheet, generation=generation(device))
 
 
 def roofline_s(tasks: pd.DataFrame, flop_per_joule: float = np.inf) -> Floats:
@@ -47,6 +52,18 @@ def roofline_s(tasks: pd.DataFrame, flop_per_joule: float = np.inf) -> Floats:
 def kernel_features(tasks: pd.DataFrame) -> Floats:
     """All features; shape (tasks, features)."""
     return np.column_stack([*_sizes(tasks), *_tilings(tasks), *_alignments(tasks)])
+
+
+def portable_features(tasks: pd.DataFrame, flop_per_joule: float) -> Floats:
+    """Features that mean the same on every GPU, ``flop_per_joule`` as in `roofline_s`; shape (tasks, features)."""
+    batch, m, n, k = (np.log2(column(tasks, name)) for name in ("batch", "m", "n", "k"))
+    shape = [batch, m, n, k, batch + m, batch + n, m + n, batch + m + n, m + k, n + k, m - n]
+    moving = np.log2(column(tasks, "size_bytes") / column(tasks, "memory_bandwidth_bytes_per_s"))
+    computing = np.log2(column(tasks, "flop") / column(tasks, "peak_flop_per_s"))
+    feeding = np.log2(column(tasks, "flop") / column(tasks, "power_w"))
+    scale = np.log2(LAUNCH_S + roofline_s(tasks, flop_per_joule))
+    against = [computing - moving, feeding - moving, scale]
+    return np.column_stack([*shape, *against, *_tilings(tasks), *_alignments(tasks)])
 
 
 def column(tasks: pd.DataFrame, name: str) -> Floats:

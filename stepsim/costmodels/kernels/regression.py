@@ -9,7 +9,7 @@ import pandas as pd
 
 from stepsim.costmodels.kernels.features import DEVICE, LAUNCH_S, WORK, Floats, kernel_features, roofline_s
 from stepsim.costmodels.kernels.split import part_of
-from stepsim.costmodels.kernels.trees import Boosting, Trees, grow
+from stepsim.costmodels.kernels.trees import Boosting, Trees, grow, squares
 from stepsim.costmodels.model import (
     Prediction,
     check_fitted,
@@ -55,7 +55,8 @@ class OpClassFit:
 class KernelRegression:
     """``seconds = (roofline + launch) x exp(trees(features))``, one sum of trees for each op class.
 
-    Fitted on one GPU it knows that GPU; fitted on several it extrapolates to another from its data sheet.
+    Fitted on one GPU it knows that GPU. Fitted on several it says something of another, `UnseenGpuRegression` more.
+    Outside the fitted range it keeps the distance from the roofline that it saw at the border.
 
     Attributes
     ----------
@@ -110,7 +111,7 @@ class KernelRegression:
 
     def _grow(self, samples: pd.DataFrame, flop_per_joule: float | None) -> Trees:
         target = np.log(samples["seconds"].to_numpy(float) / _scale_s(samples, flop_per_joule))
-        return grow(kernel_features(samples), target, self.boosting, np.random.default_rng(0))
+        return grow(kernel_features(samples), squares(target), self.boosting, np.random.default_rng(0))
 
     def as_json(self) -> dict[str, Any]:
         """What was learnt, in plain lists and numbers, by op class. Raises `NotFittedError`."""

@@ -10,9 +10,11 @@ from typing import Any
 from stepsim.costmodels.alpha_beta import AlphaBeta
 from stepsim.costmodels.collectives import CollectiveTable
 from stepsim.costmodels.copies import CopyModel
+from stepsim.costmodels.demands import DemandModel
 from stepsim.costmodels.gpu_calibration import GpuCalibration
+from stepsim.costmodels.kernels import KernelRegression
 from stepsim.costmodels.power_bound import PowerBoundRooflines
-from stepsim.costmodels.trust import ForDtypes
+from stepsim.costmodels.trust import Fitted, ForDtypes
 from stepsim.errors import CalibrationError
 from stepsim.machines import DeviceKind, Machine
 from stepsim.tables import read_json
@@ -45,10 +47,7 @@ def calibration_of(machine: Machine) -> GpuCalibration | None:
 
 
 def _calibration(body: Mapping[str, Any]) -> GpuCalibration:
-    kernels = [
-        ForDtypes(model=PowerBoundRooflines.from_json(entry["rooflines"]), dtypes=tuple(entry["dtypes"]))
-        for entry in body["kernels"]
-    ]
+    kernels = [ForDtypes(model=_kernels(entry), dtypes=tuple(entry["dtypes"])) for entry in body["kernels"]]
     links = body["collectives"]
     collectives = [] if links is None else [CollectiveTable.from_json(links["table"])]
     collectives_left = [] if links is None else [AlphaBeta.from_json(links["alpha_beta"])]
@@ -60,7 +59,16 @@ def _calibration(body: Mapping[str, Any]) -> GpuCalibration:
         collectives=[*collectives, *collectives_left],
         fabrics=tuple(body["fabrics"]),
         launch_s=body["launch_s"],
+        demands=DemandModel.from_json(body["demands"]["tiles"]),
+        collective_sm_share=body["demands"]["collective_sm_share"],
         errors=body["errors"],
         sources=body["sources"],
         extrapolated_from=body["extrapolated_from"],
     )
+
+
+def _kernels(entry: Mapping[str, Any]) -> Fitted:
+    """The file has them in the order of trust."""
+    if "regression" in entry:
+        return KernelRegression.from_json(entry["regression"])
+    return PowerBoundRooflines.from_json(entry["rooflines"])
