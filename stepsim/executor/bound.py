@@ -13,6 +13,7 @@ from stepsim.workloads.capture import capture_program
 from stepsim.workloads.factory import Factory, Step, build_step
 from stepsim.workloads.program import Program
 from stepsim.workloads.step_function import StepFunction
+from stepsim.workloads.updates import initial_state
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -63,7 +64,7 @@ class BoundProgram:
         assert self.step.optimizer is not None, "a program with optimizer states has an optimizer"
         state = self.step.optimizer.state[parameter]
         if state.get(key) is None:
-            state[key] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            state[key] = initial_state(parameter, key)
         found = state[key]
         assert isinstance(found, torch.Tensor)
         return found

@@ -2,13 +2,15 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from stepsim.executor.bound import BoundProgram
 from stepsim.executor.execute import Execution
+from stepsim.workloads.step_function import microbatches_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,20 +32,27 @@ def eager_step(bound: BoundProgram) -> EagerResult:
     module, optimizer = copy.deepcopy((bound.step.module, bound.step.optimizer))
     module.zero_grad(set_to_none=True)
     with torch.random.fork_rng(devices=[] if bound.device.type == "cpu" else [bound.device]):
-        loss = module(*bound.step.inputs)
-        loss = loss[0] if isinstance(loss, tuple | list) else loss
-        loss.backward()
+        loss = sum(_backward(module, inputs) for inputs in microbatches_of(bound.step.inputs))
     gradients = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     if optimizer is not None:
         for group in optimizer.param_groups:
             group["foreach"] = False
         optimizer.step()
     return EagerResult(
-        loss=loss.detach(),
+        loss=torch.as_tensor(loss),
         gradients=gradients,
         buffers=dict(module.named_buffers()),
         parameters={name: parameter.detach() for name, parameter in module.named_parameters()},
     )
+
+
+def _backward(module: torch.nn.Module, inputs: Sequence[Any]) -> torch.Tensor:
+    """The loss of one microbatch, whose gradients are added to those that are there."""
+    loss = module(*inputs)
+    loss = loss[0] if isinstance(loss, tuple | list) else loss
+    loss.backward()
+    detached: torch.Tensor = loss.detach()
+    return detached
 
 
 def max_abs_difference(execution: Execution | EagerResult, reference: EagerResult) -> float:

@@ -20,6 +20,7 @@ from stepsim.plan import Plan
 from stepsim.timeline import Timeline
 from stepsim.workloads import Workload
 from stepsim.workloads.factory import Step
+from stepsim.workloads.step_function import Microbatches
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +55,8 @@ def execute(
     be captured, `PlanError` for a plan of another graph or with rows that one device cannot run.
     """
     batch = int(plan.work.batch.max(initial=0))
-    bound = bind(Step(module, tuple(inputs), optimizer), name=type(module).__name__, batch=batch)
+    given = inputs if isinstance(inputs, Microbatches) else tuple(inputs)
+    bound = bind(Step(module, given, optimizer), name=type(module).__name__, batch=batch)
     return Executor(plan, bound).run(metered=metered)
 
 

@@ -7,9 +7,12 @@ from functools import partial
 import torch
 
 from stepsim.errors import PlanError
+from stepsim.executor.draws import Draw
 from stepsim.executor.lanes import Lanes
 from stepsim.plan import NONE, Plan, TaskKind
 from stepsim.workloads.program import Program
+
+COPIES = (TaskKind.SWAP_OUT, TaskKind.SWAP_IN)
 
 RowAction = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """From the values that a row reads to those that it writes (what it writes in place need not be among them)."""
@@ -17,7 +20,10 @@ RowAction = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One row: ``action`` on ``lane``, after the rows ``waits`` of other lanes. The rest are buffer numbers."""
+    """One row: ``action`` on ``lane``, after the rows ``waits`` of other lanes. The rest are buffer numbers.
+
+    A row that ``copies`` does nothing but move bytes between device and host.
+    """
 
     row: int
     lane: int
@@ -26,6 +32,7 @@ class Instruction:
     writes: tuple[int, ...]
     releases: tuple[int, ...]
     action: RowAction
+    copies: bool = False
 
 
 def lower(plan: Plan, program: Program, lanes: Lanes, kept: Container[int]) -> tuple[int, list[Instruction]]:
@@ -48,6 +55,7 @@ def lower(plan: Plan, program: Program, lanes: Lanes, kept: Container[int]) -> t
             Instruction(
                 row=row,
                 lane=lane[row],
+                copies=tasks.kind[row] in COPIES,
                 waits=tuple(other for other in dependencies if lane[other] != lane[row]),
                 reads=tuple(reads),
                 writes=tuple(fresh),
@@ -110,6 +118,7 @@ class _Actions:
         self.kind = plan.tasks.kind.tolist()
         self.work = plan.tasks.work.tolist()
         self.host_copies: dict[int, HostCopy] = {}
+        self.draws: dict[tuple[tuple[int, int], ...], Draw] = {}
 
     def of(self, row: int, reads: list[int], writes: list[int]) -> tuple[RowAction, list[int]]:
         """The action, and which of ``writes`` it gives new values for."""
@@ -143,11 +152,20 @@ class _Actions:
             self._check_alike(row, buffer, tensor)
         if len(fresh) != len(op.outputs):
             raise PlanError(f"row {row}: makes {len(fresh)} buffers, op {op.name!r} gives {len(op.outputs)}")
-        if op.random and self.kind[row] == TaskKind.RECOMPUTE:
-            raise PlanError(f"row {row}: op {op.name!r} draws random numbers and cannot be recomputed")
         self._check_owned(row, fresh)
         run: RowAction = self.program.ops[ops[0]].run
-        return run
+        return self._drawn(row, fresh, op.name, run) if op.random else run
+
+    def _drawn(self, row: int, fresh: list[int], name: str, run: RowAction) -> RowAction:
+        """A random op is known by what it makes, and not by the work that it shares with others."""
+        buffers = self.plan.buffers
+        made = tuple((int(buffers.tensor[buffer]), int(buffers.microbatch[buffer])) for buffer in fresh)
+        if self.kind[row] == TaskKind.COMPUTE:
+            self.draws[made] = Draw(run, self.lanes.device)
+            return self.draws[made].first
+        if made not in self.draws:
+            raise PlanError(f"row {row}: recomputes op {name!r}, whose random numbers no row before it draws")
+        return self.draws[made].again
 
     def _check_owned(self, row: int, fresh: list[int]) -> None:
         """An op takes memory from the lane that it runs on."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from stepsim.executor.bound import BoundProgram
 from stepsim.executor.eager import eager_step, max_abs_difference
 from stepsim.executor.execute import Executor, with_memory
+from stepsim.executor.lanes import Lanes
 from stepsim.memory import MemoryProfile
 from stepsim.plan import Plan
 from stepsim.timeline import Timeline
@@ -38,15 +39,16 @@ def measure(
     plans: Sequence[Plan],
     *,
     runs: int,
+    lanes: Lanes | None = None,
     after_run: Callable[[], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Measured]:
     """Measure every plan of ``plans``; the timed runs take turns, so that a slow minute strikes all of them alike.
 
-    Runs on the device that ``bound`` is on, and trains its module by one step a run. ``after_run()`` is called after
-    each run, warm-up too, ``progress(done, all)`` after each round of them.
+    Runs on ``lanes``, by default those of the device that ``bound`` is on, and trains its module by one step a run.
+    ``after_run()`` is called after each run, warm-up too, ``progress(done, all)`` after each round of them.
     """
-    executors = [Executor(plan, bound) for plan in plans]
+    executors = [Executor(plan, bound, lanes) for plan in plans]
     metered = []
     for executor in executors:
         reference = eager_step(bound)

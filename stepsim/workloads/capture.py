@@ -13,7 +13,6 @@ recompute is for a plan to say.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,14 +20,14 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.optim import Optimizer
 
 from stepsim.errors import CaptureError, StepsimError
+from stepsim.workloads.assembly import assemble
 from stepsim.workloads.factory import Factory, build_fake_step, one_line
-from stepsim.workloads.graph_reader import Values, read_graph
-from stepsim.workloads.joint_graph import JointGraph, trace_joint
-from stepsim.workloads.optimizers import add_updates, check_optimizer
+from stepsim.workloads.joint_graph import trace_joint
+from stepsim.workloads.optimizers import check_optimizer
 from stepsim.workloads.program import Program
-from stepsim.workloads.step_builder import Call, StepBuilder, Value
 from stepsim.workloads.step_function import StepFunction
-from stepsim.workloads.workload import Phase, Role, Tensor, Workload
+from stepsim.workloads.two_captures import at_any_batch
+from stepsim.workloads.workload import Workload
 
 
 def capture(factory: Factory, batch: int, name: str) -> Program:
@@ -40,6 +39,16 @@ def capture(factory: Factory, batch: int, name: str) -> Program:
     return capture_program(step.module, step.inputs, step.optimizer, name=name, batch=batch)
 
 
+def capture_workload(factory: Factory, batch: int, name: str) -> Workload:
+    """The step at ``batch`` as a workload that can be had `at_batch` of any size: two captures of fake tensors.
+
+    Raises `CaptureError`, also for a graph that depends on the batch and for numbers that do not grow along a line.
+    """
+    workload = capture(factory, batch, name).workload
+    with _explained(name):
+        return at_any_batch(workload, lambda other: capture(factory, other, name).workload)
+
+
 def capture_program(
     module: torch.nn.Module, inputs: Sequence[Any], optimizer: Optimizer | None = None, *, name: str, batch: int
 ) -> Program:
@@ -49,12 +58,12 @@ def capture_program(
     """
     if optimizer is not None:
         check_optimizer(optimizer)
-    step = StepFunction(module, inputs)
     with _explained(name):
+        step = StepFunction(module, inputs)
         mode, fakes = step.fake_tensors()
-        joint = trace_joint(step.loss, fakes, step.module, mode)
+        joint = trace_joint(step.loss, fakes[: step.num_traced], step.module, mode)
         with mode, torch.no_grad():
-            return _assemble(step, joint, fakes, optimizer, name, batch)
+            return assemble(step, joint, fakes, optimizer, name=name, batch=batch)
 
 
 @contextmanager
@@ -69,72 +78,3 @@ def _explained(name: str) -> Iterator[None]:
         raise CaptureError(f"{name} cannot be captured: {problem}") from error
     except Exception as error:
         raise CaptureError(f"{name} cannot be captured: {one_line(error)}") from error
-
-
-def _assemble(
-    step: StepFunction, joint: JointGraph, fakes: list[torch.Tensor], optimizer: Optimizer | None, name: str, batch: int
-) -> Program:
-    builder, rest = StepBuilder(), iter(fakes)
-    parameters = {key: builder.tensor(key, Role.PARAMETER, next(rest)) for key in step.parameters}
-    buffers = {key: builder.tensor(key, Role.BUFFER, next(rest)) for key in step.buffers}
-    inputs = {place: builder.tensor(f"input.{place}", Role.INPUT, next(rest)) for place in step.inputs}
-    outside = [*parameters.values(), *buffers.values(), *inputs.values()]
-    _check_mutations(builder, [outside[position] for position in joint.mutations])
-
-    values: Values = {node: {0: outside[position]} for position, node in joint.placeholders.items()}
-    constants = read_graph(joint, builder, values)
-    loss = values[joint.loss][0]
-    names = list(parameters)
-    gradients = {names[position]: values[node][0] for position, node in joint.gradients.items()}
-    for position, node in joint.mutations.items():
-        builder.add(_buffer_update(builder, outside[position], values[node][0]))
-    states: dict[int, tuple[str, str]] = {}
-    if optimizer is not None:
-        known = {tensor: key for key, tensor in step.parameters.items()}
-        states = add_updates(builder, optimizer, known, parameters, gradients)
-
-    return Program(
-        workload=Workload(
-            name=name,
-            batch=batch,
-            tensors=_with_saved(builder),
-            ops=tuple(builder.ops),
-            loss=loss.tensor,
-            gradients={parameters[key].tensor: gradient.tensor for key, gradient in gradients.items()},
-        ),
-        ops=tuple(builder.programs),
-        parameters={value.tensor: key for key, value in parameters.items()},
-        buffers={value.tensor: key for key, value in buffers.items()},
-        inputs={value.tensor: place for place, value in inputs.items()},
-        states=states,
-        constants=constants,
-        loss_view=loss.view,
-        gradient_views={parameters[key].tensor: gradient.view for key, gradient in gradients.items()},
-    )
-
-
-def _check_mutations(builder: StepBuilder, written: list[Value]) -> None:
-    for tensor in (builder.tensors[value.tensor] for value in written):
-        if tensor.role is not Role.BUFFER:
-            raise CaptureError(f"it writes to its {tensor.role} {tensor.name!r} in place")
-
-
-def _buffer_update(builder: StepBuilder, buffer: Value, new: Value) -> Call:
-    """The graph is functional: what the forward pass makes of a buffer is copied into it when all else is done."""
-    name = builder.tensors[buffer.tensor].name
-    return Call(
-        name=f"{name}.copy",
-        phase=Phase.UPDATE,
-        module=name.rpartition(".")[0],
-        function=torch.ops.aten.copy_.default,
-        arguments=(buffer, new),
-    )
-
-
-def _with_saved(builder: StepBuilder) -> tuple[Tensor, ...]:
-    """What an op of the forward pass gives and an op of the backward pass reads is saved in between."""
-    read_late = {tensor for op in builder.ops if op.phase is Phase.BACKWARD for tensor in op.inputs}
-    return tuple(
-        replace(tensor, saved=tensor.role is Role.ACTIVATION and index in read_late)
-        for index, tensor in enumerate(builder.tensors)
-    )

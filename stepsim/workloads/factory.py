@@ -14,16 +14,18 @@ from torch.optim import Optimizer
 
 from stepsim.errors import CaptureError, StepsimError
 from stepsim.workloads.optimizers import check_optimizer
+from stepsim.workloads.step_function import Microbatches
 
 Factory = Callable[[int], Any]
-"""``factory(batch)`` gives a module that returns its loss, its inputs (a tensor or a tuple), and SGD or None."""
+"""``factory(batch)`` gives a module that returns its loss, its inputs (a tensor, a tuple or `Microbatches` of them),
+and SGD, Adam, AdamW or None."""
 
 _Convert = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What a factory made. ``module(*inputs)`` is the loss."""
+    """What a factory made. ``module(*inputs)`` is the loss, of each of `Microbatches`."""
 
     module: torch.nn.Module
     inputs: tuple[Any, ...]
@@ -68,7 +70,7 @@ def build_step(factory: Factory, batch: int) -> Step:
         raise CaptureError(f"{name}: inputs must be a tensor or a tuple, got {type(inputs).__name__}")
     if optimizer is not None:
         check_optimizer(optimizer)
-    return Step(module, tuple(inputs), optimizer)
+    return Step(module, inputs if isinstance(inputs, Microbatches) else tuple(inputs), optimizer)
 
 
 def build_fake_step(factory: Factory, batch: int) -> Step:

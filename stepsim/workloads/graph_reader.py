@@ -1,5 +1,6 @@
 """From the nodes of a joint graph to the ops of a step: what is a view, what is split, where backward begins."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from operator import getitem
 from typing import Any
@@ -10,9 +11,9 @@ from torch.fx import Node
 
 from stepsim.errors import CaptureError
 from stepsim.workloads.joint_graph import JointGraph
+from stepsim.workloads.op import Phase, Role
 from stepsim.workloads.program import View, ViewStep
 from stepsim.workloads.step_builder import Call, StepBuilder, Value, map_kind, storage_of
-from stepsim.workloads.workload import Phase, Role
 
 _aten = torch.ops.aten
 
@@ -29,12 +30,13 @@ Values = dict[Node, dict[int, Value]]
 """What each node gives, by position; a node that gives one tensor gives it at position 0."""
 
 
-def read_graph(joint: JointGraph, builder: StepBuilder, values: Values) -> dict[int, torch.Tensor]:
-    """Add an op for each call of ``joint`` that computes something. ``values`` starts with the placeholders.
+def read_graph(
+    joint: JointGraph, builder: StepBuilder, values: Values, constants: dict[int, torch.Tensor]
+) -> Iterator[Node]:
+    """Add an op for each call of ``joint`` that computes something, and give each node once its value is known.
 
-    Gives the constants that the graph holds: tensor index to value.
+    ``values`` starts with the placeholders. ``constants``, tensor index to value, gains those that the graph holds.
     """
-    constants: dict[int, torch.Tensor] = {}
     modules: dict[Node, str] = {}
     for node in joint.module.graph.nodes:
         modules[node] = _module_path(node, modules)
@@ -42,10 +44,10 @@ def read_graph(joint: JointGraph, builder: StepBuilder, values: Values) -> dict[
             values[node] = _constant(joint, node, builder, constants)
         elif node.op == "call_function":
             if _phase(node) is Phase.BACKWARD:
-                _begin_backward(joint, builder, values)
+                yield from _begin_backward(joint, builder, values)
             values[node] = _read_call(node, modules[node], builder, values)
-    _begin_backward(joint, builder, values)
-    return constants
+            yield node
+    yield from _begin_backward(joint, builder, values)
 
 
 def _phase(node: Node) -> Phase:
@@ -70,7 +72,7 @@ def _constant(
     return {0: added}
 
 
-def _begin_backward(joint: JointGraph, builder: StepBuilder, values: Values) -> None:
+def _begin_backward(joint: JointGraph, builder: StepBuilder, values: Values) -> Iterator[Node]:
     """The seed of the gradient is made from the loss, which has to be a tensor of its own."""
     if joint.tangent in values:
         return
@@ -82,6 +84,7 @@ def _begin_backward(joint: JointGraph, builder: StepBuilder, values: Values) -> 
         loss = values[joint.loss][0]
     seed = Call(name="seed", phase=Phase.BACKWARD, module="", function=_aten.ones_like.default, arguments=(loss,))
     values[joint.tangent] = builder.add(seed)
+    yield joint.tangent
 
 
 def _read_call(node: Node, module: str, builder: StepBuilder, values: Values) -> dict[int, Value]:

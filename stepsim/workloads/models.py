@@ -1,9 +1,7 @@
-"""Model families without other packages: two that train on a laptop, for the demo and the tests, and VGG16.
+"""Two models that train on a laptop, for the demo and the tests; those of the literature are in `families`.
 
 Each factory gives ``(module that returns its loss, inputs, optimizer)`` with weights and inputs from a fixed seed.
 """
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,39 +29,6 @@ def small_transformer(
     tokens = torch.randint(vocabulary, (batch, length + 1))
     inputs = (tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
     return module, inputs, torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9)
-
-
-VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-"""Channels and convolutions of each stage: configuration D of table 1 in Simonyan & Zisserman 2015."""
-
-
-def vgg16(batch: int, *, image: int = 224, shrink: int = 1, hidden: int = 4096, classes: int = 1000) -> Step:
-    """VGG16 on square images of ``image`` pixels a side, a multiple of 32; all channels divided by ``shrink``."""
-    torch.manual_seed(_SEED)
-    module = Vgg([(channels // shrink, number) for channels, number in VGG16], image, hidden, classes)
-    images, labels = torch.randn(batch, 3, image, image), torch.randint(classes, (batch,))
-    return module, (images, labels), torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
-
-
-class Vgg(nn.Module):
-    """Stages of 3 x 3 convolutions, each halving the image; two hidden layers with dropout; the cross entropy."""
-
-    def __init__(self, stages: Sequence[tuple[int, int]], image: int, hidden: int, classes: int) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        width = 3
-        for channels, number in stages:
-            for _ in range(number):
-                layers += [nn.Conv2d(width, channels, 3, padding=1), nn.ReLU()]
-                width = channels
-            layers.append(nn.MaxPool2d(2))
-        pixels = (image >> len(stages)) ** 2
-        for size in (width * pixels, hidden):
-            layers += [nn.Flatten(), nn.Linear(size, hidden), nn.ReLU(), nn.Dropout()]
-        self.layers = nn.Sequential(*layers, nn.Linear(hidden, classes))
-
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        return functional.cross_entropy(self.layers(images), labels)
 
 
 class ResidualBlock(nn.Module):

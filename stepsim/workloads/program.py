@@ -63,6 +63,24 @@ class Blank:
         return _zero(self.dtype, self.device).expand(self.shape)
 
 
+@dataclass(frozen=True, slots=True)
+class BiasCorrection:
+    """An argument that Adam computes on the host from how often it has updated a parameter, which ``count`` says.
+
+    ``scale / (1 - beta**count)**power``, in the order of operations of torch/optim/adam.py. ``count`` is an `Operand`
+    of one element.
+    """
+
+    count: Any
+    beta: float
+    power: float = 1.0
+    scale: float | None = None
+
+    def of(self, count: float) -> float:
+        correction: float = (1 - self.beta**count) ** self.power
+        return correction if self.scale is None else self.scale / correction
+
+
 @cache
 def _zero(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Made once, and outside of any mode that follows what a step allocates."""
@@ -124,6 +142,8 @@ def _given(argument: Any, inputs: Sequence[torch.Tensor]) -> Any:
         return argument.view(inputs[argument.number])
     if isinstance(argument, Blank):
         return argument.view()
+    if isinstance(argument, BiasCorrection):
+        return argument.of(_given(argument.count, inputs).item())
     if isinstance(argument, list):
         return [_given(item, inputs) for item in argument]
     return argument

@@ -1,10 +1,9 @@
 """Ops and tensors of a workload, built one torch call at a time on fake tensors."""
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,8 +11,8 @@ from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
 from stepsim.errors import CaptureError
-from stepsim.workloads.program import Blank, Operand, OpProgram, View, ViewStep
-from stepsim.workloads.workload import Op, Phase, Role, Tensor
+from stepsim.workloads.op import Op, Phase, Role, Tensor, named_strides, signature_of
+from stepsim.workloads.program import BiasCorrection, Blank, Operand, OpProgram, View, ViewStep
 
 _REDUCED_WHERE_IT_LIES = (
     torch.ops.aten.binary_cross_entropy,
@@ -108,24 +107,35 @@ class Call:
 
 
 class StepBuilder:
-    """Grows the ops of a step in execution order, each beside the call that carries it out."""
+    """Grows the ops of a step in execution order, each beside the call that carries it out.
+
+    ``suffix`` ends the name of each op: microbatches have the same ops.
+    """
 
     def __init__(self) -> None:
+        self.suffix = ""
         self.tensors: list[Tensor] = []
         self.ops: list[Op] = []
         self.programs: list[OpProgram] = []
-        self._bases: list[torch.Tensor] = []
 
     def tensor(self, name: str, role: Role, base: torch.Tensor, least_bytes: int = 0) -> Value:
         """A new storage, whose base value looks like ``base``; it has at least ``least_bytes``."""
         size_bytes = max(base.untyped_storage().nbytes(), least_bytes)
-        shape, dtype = tuple(base.shape), dtype_name(base.dtype)
-        self.tensors.append(Tensor(name=name, role=role, size_bytes=size_bytes, shape=shape, dtype=dtype))
-        self._bases.append(base)
+        shape = tuple(base.shape)
+        tensor = Tensor(
+            name=name,
+            role=role,
+            size_bytes=size_bytes,
+            shape=shape,
+            strides=named_strides(shape, base.stride()),
+            dtype=dtype_name(base.dtype),
+        )
+        self.tensors.append(tensor)
         return Value(len(self.tensors) - 1, View(), base)
 
     def add(self, call: Call) -> dict[int, Value]:
         """The next op. Gives its outputs by their position in what the call returns."""
+        call = replace(call, name=call.name + self.suffix)
         reads, results = call.reads(), call.results()
         _check_storages(call, reads, [*results.values()])
         numbers = {tensor: number for number, tensor in enumerate(dict.fromkeys(value.tensor for value in reads))}
@@ -160,7 +170,7 @@ class StepBuilder:
             output_shapes=tuple(self.tensors[value.tensor].shape for value in outputs.values()),
             dtype=dtype_name(written[0].dtype),
             arguments=text,
-            signature=_signature(call.kind, text, [self._bases[tensor] for tensor in inputs]),
+            signature=signature_of(call.kind, text, (self.tensors[tensor] for tensor in inputs)),
             random=torch.Tag.nondeterministic_seeded in call.function.tags,
         )
 
@@ -181,6 +191,8 @@ def map_kind(kind: type, change: Callable[[Any], Any], arguments: Any) -> Any:
         return change(arguments)
     if isinstance(arguments, list | tuple):
         return [map_kind(kind, change, item) for item in arguments]
+    if isinstance(arguments, BiasCorrection):
+        return replace(arguments, count=map_kind(kind, change, arguments.count))
     if isinstance(arguments, dict):
         return {name: map_kind(kind, change, item) for name, item in arguments.items()}
     return arguments
@@ -226,6 +238,8 @@ def _plain(value: object) -> Any:
             return {"input": value.number, "view": value.view.steps} if value.view.steps else {"input": value.number}
         case ViewStep():
             return [str(value.function), *value.arguments, *([value.keywords] if value.keywords else []), value.item]
+        case BiasCorrection():
+            return {"count": value.count, "correction": [value.beta, value.power, value.scale]}
         case Blank():
             return {"blank": [value.shape, dtype_name(value.dtype)]}
         case torch.dtype():
@@ -234,9 +248,3 @@ def _plain(value: object) -> Any:
             return str(value)
         case _:
             raise CaptureError(f"a call with an argument of type {type(value).__name__} cannot be captured")
-
-
-def _signature(kind: str, arguments: str, bases: Iterable[torch.Tensor]) -> str:
-    """The same for the same work on tensors of the same layout: 16 hex digits."""
-    layouts = [[tuple(base.shape), base.stride(), dtype_name(base.dtype)] for base in bases]
-    return hashlib.sha256(json.dumps([kind, arguments, layouts]).encode()).hexdigest()[:16]

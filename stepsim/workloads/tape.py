@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stepsim.errors import WorkloadError
-from stepsim.workloads.workload import Op, Phase, Role, Tensor, Workload
+from stepsim.workloads.op import Op, Phase, Role, Tensor, signature_of
+from stepsim.workloads.workload import Workload
 
 DTYPE, ELEMENT_BYTES = "bfloat16", 2
 
@@ -187,7 +188,7 @@ class Tape:
             output_shapes=output_shapes,
             dtype=DTYPE,
             arguments="",
-            signature=f"{kind} {input_shapes}",
+            signature=signature_of(kind, "", (self.tensors[tensor] for tensor in reads)),
         )
         self.ops.append(op)
 

@@ -1,78 +1,20 @@
-"""Workload, Op and Tensor: one training step as a graph, with no values and no torch."""
+"""Workload: one training step as a graph, with no values and no torch."""
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from stepsim.errors import FileError, WorkloadError
 from stepsim.tables import read_json, write_json
+from stepsim.workloads.entries import entry_of, growth_entry, growth_of, op_of, plain, tensor_of
+from stepsim.workloads.growth import Growth, grow
+from stepsim.workloads.op import Op, Role, Tensor
 
 FORMAT = "stepsim-workload"
-
-
-class Phase(StrEnum):
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    UPDATE = "update"
-
-
-class Role(StrEnum):
-    """What a tensor is for. A ``buffer`` is model state without a gradient (batch-norm statistics)."""
-
-    INPUT = "input"
-    PARAMETER = "parameter"
-    BUFFER = "buffer"
-    OPTIMIZER_STATE = "optimizer_state"
-    ACTIVATION = "activation"
-    GRADIENT = "gradient"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """One storage; views of it are not tensors.
-
-    ``shape`` and ``dtype`` are those of the value that its producer wrote; ``size_bytes`` is the whole storage.
-    ``saved`` marks what the forward pass keeps for the backward pass (directly or through a view).
-    """
-
-    name: str
-    role: Role
-    size_bytes: int
-    shape: tuple[int, ...]
-    dtype: str
-    saved: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
-    """One operation of one step.
-
-    ``inputs`` and ``outputs`` index the tensors of the workload, in the order in which the work takes and gives them;
-    ``mutates`` are the inputs written in place. ``signature`` is equal for ops that are the same work on other tensors
-    (kind, arguments, views, layouts): measured once, it serves all of them. ``random`` ops draw from a generator.
-    """
-
-    name: str
-    phase: Phase
-    kind: str
-    module: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    mutates: tuple[int, ...] = ()
-    flop: int
-    bytes_read: int
-    bytes_written: int
-    input_shapes: tuple[tuple[int, ...], ...]
-    output_shapes: tuple[tuple[int, ...], ...]
-    dtype: str
-    arguments: str
-    signature: str
-    random: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +22,8 @@ class Workload:
     """One training step: ops in execution order over tensors.
 
     ``loss`` indexes the tensor of the loss; ``gradients`` maps each trained parameter to its gradient, both as tensor
-    indices. Raises `WorkloadError` when ops and tensors contradict each other.
+    indices. With a ``growth`` the step can be had `at_batch` of other sizes; without, it is of this one only. Raises
+    `WorkloadError` when ops and tensors contradict each other.
     """
 
     name: str
@@ -89,6 +32,7 @@ class Workload:
     ops: tuple[Op, ...]
     loss: int
     gradients: Mapping[int, int] = field(default_factory=dict)
+    growth: Growth | None = None
 
     def __post_init__(self) -> None:
         for tensor in self.tensors:
@@ -140,31 +84,52 @@ class Workload:
     def flop(self) -> int:
         return sum(op.flop for op in self.ops)
 
+    def at_batch(self, batch: int) -> Self:
+        """The same step at another batch: its graph, and its hash, are those that a capture there would give.
+
+        Raises `WorkloadError` for a batch that the captures say nothing about.
+        """
+        if batch == self.batch:
+            return self
+        if self.growth is None:
+            raise WorkloadError(f"workload {self.name!r}: is of batch {self.batch} only, got batch {batch}")
+        steps, rest = divmod(batch - self.batch, self.growth.step)
+        if batch < 1 or rest:
+            known = "" if self.growth.step == 1 else f" and {self.batch} plus a multiple of {self.growth.step}"
+            raise WorkloadError(f"workload {self.name!r}: batch must be >= 1{known}, got {batch}")
+        tensors, ops = grow(self.tensors, self.ops, self.growth, steps)
+        return replace(self, batch=batch, tensors=tensors, ops=ops)
+
     def _body(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "batch": self.batch,
             "loss": self.loss,
             "gradients": [[parameter, gradient] for parameter, gradient in self.gradients.items()],
-            "tensors": [asdict(tensor) for tensor in self.tensors],
-            "ops": [asdict(op) for op in self.ops],
+            "tensors": [entry_of(tensor) for tensor in self.tensors],
+            "ops": [entry_of(op) for op in self.ops],
         }
 
     def save(self, path: str | Path) -> None:
-        write_json(path, {"format": FORMAT, **self._body()})
+        """One JSON object; where ``path`` ends in .gz, a gzip of it."""
+        growth = {} if self.growth is None else {"growth": growth_entry(self.growth)}
+        write_json(path, {"format": FORMAT, **self._body(), **growth})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Raises `FileError` if ``path`` holds no workload."""
         body = read_json(path, FORMAT)
         try:
+            tensors = tuple(tensor_of(entry) for entry in body["tensors"])
+            ops = tuple(op_of(entry) for entry in body["ops"])
             return cls(
-                name=_plain("name", body["name"], str),
-                batch=_plain("batch", body["batch"], int),
+                name=plain("name", body["name"], str),
+                batch=plain("batch", body["batch"], int),
                 loss=body["loss"],
                 gradients=dict(body["gradients"]),
-                tensors=tuple(_tensor(entry) for entry in body["tensors"]),
-                ops=tuple(_op(entry) for entry in body["ops"]),
+                tensors=tensors,
+                ops=ops,
+                growth=growth_of(body["growth"], tensors, ops) if "growth" in body else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileError(path, "workload", None, f"cannot be read: {error}") from error
@@ -177,35 +142,3 @@ def _check_counts(where: str, **counts: int) -> None:
     for name, count in counts.items():
         if not isinstance(count, int) or count < 0:
             raise WorkloadError(f"{where}: {name} must be a whole number >= 0, got {count!r}")
-
-
-def _tensor(entry: Mapping[str, Any]) -> Tensor:
-    return _checked(Tensor(**{**entry, "role": Role(entry["role"]), "shape": tuple(entry["shape"])}))
-
-
-LARGEST = 2**62
-"""Of any number in a file: sums of a few still fit into 64 bits."""
-
-Noun = TypeVar("Noun", Tensor, Op)
-
-
-def _checked(noun: Noun) -> Noun:
-    """``noun``, whose plain fields came from a file. Raises `WorkloadError` for one of another type."""
-    for field_ in fields(noun):
-        if field_.type in (str, int, bool):
-            _plain(field_.name, getattr(noun, field_.name), field_.type)
-    return noun
-
-
-def _plain(name: str, value: Any, kind: Any) -> Any:
-    if type(value) is not kind:
-        raise WorkloadError(f"{name}: must be {kind.__name__}, got {value!r}")
-    if kind is int and abs(value) > LARGEST:
-        raise WorkloadError(f"{name}: must be at most {LARGEST}, got {value!r}")
-    return value
-
-
-def _op(entry: Mapping[str, Any]) -> Op:
-    lists = {key: tuple(entry[key]) for key in ("inputs", "outputs", "mutates")}
-    shapes = {key: tuple(tuple(shape) for shape in entry[key]) for key in ("input_shapes", "output_shapes")}
-    return _checked(Op(**{**entry, **lists, **shapes, "phase": Phase(entry["phase"])}))

@@ -66,11 +66,12 @@ def test_swaps_that_run_beside_the_next_steps_spoil_no_values() -> None:
         assert max_abs_difference(executor.run(), reference) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_dropout_draws_what_plain_pytorch_draws() -> None:
+@pytest.mark.parametrize("action", Action)
+def test_dropout_draws_what_plain_pytorch_draws(action: Action) -> None:
     bound = on_gpu(with_dropout)
     reference = eager_step(bound)
 
-    execution = Executor(plan_of(bound, KEEP), bound).run()
+    execution = Executor(plan_of(bound, action), bound).run()
 
     assert max_abs_difference(execution, reference) == pytest.approx(0.0, abs=1e-6)
 

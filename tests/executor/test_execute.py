@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from small_plans import CPU, UNLIMITED, bind, bound_to, fresh_inputs, keep_all_peak_bytes, plan_of, policy_of
 from tiny_models import (
     EXACT,
+    adam,
+    autocast,
     conv_net_with_bias,
+    microbatches,
     nesterov,
     tied_weights,
     tiny_resnet,
@@ -26,7 +29,7 @@ from stepsim.plan import Plan, TaskKind
 from stepsim.report import report
 from stepsim.simulator import simulate
 from stepsim.strategies import Greedy
-from stepsim.strategies.memory.schedule import Action, can_recompute, candidates
+from stepsim.strategies.memory.schedule import Action
 
 KEEP, SWAP, RECOMPUTE = Action
 
@@ -57,7 +60,7 @@ def test_so_does_any_policy_at_any_limit(factory, actions, share):
     check(plan_of(bound, policy_of(bound, *actions), int(share * keep_all_peak_bytes(bound))), bound)
 
 
-@pytest.mark.parametrize("factory", [tiny_resnet, tiny_transformer], ids=lambda factory: factory.__name__)
+@pytest.mark.parametrize("factory", [tiny_resnet, tiny_transformer, microbatches], ids=lambda factory: factory.__name__)
 @pytest.mark.parametrize("share", [0.95, 0.85, 0.75])
 def test_what_greedy_finds_stays_within_the_limit_when_it_runs(factory, share):
     bound, machine = bound_to(factory, 8), this_cpu()
@@ -91,7 +94,7 @@ def test_swapping_and_recomputing_lower_the_peak_that_is_measured():
     assert peaks[RECOMPUTE] < peaks[KEEP]
 
 
-@pytest.mark.parametrize("factory", [tiny_resnet, tiny_transformer, conv_net_with_bias], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("factory", [tiny_resnet, tiny_transformer, adam, autocast], ids=lambda f: f.__name__)
 def test_twenty_steps_on_new_inputs_give_the_losses_and_the_weights_of_plain_pytorch(factory):
     bound = bind(factory)
     module, optimizer = copy.deepcopy((bound.step.module, bound.step.optimizer))
@@ -114,11 +117,9 @@ def test_twenty_steps_on_new_inputs_give_the_losses_and_the_weights_of_plain_pyt
     trained = bound.step.module.state_dict()
     assert all(torch.equal(trained[name], value) for name, value in module.state_dict().items())
     for ours_, theirs in zip(bound.step.module.parameters(), module.parameters(), strict=True):
-        momentum = (
-            which.state[weight]["momentum_buffer"]
-            for which, weight in ((bound.step.optimizer, ours_), (optimizer, theirs))
-        )
-        assert torch.equal(*momentum)
+        state, plain_state = bound.step.optimizer.state[ours_], optimizer.state[theirs]
+        assert state.keys() == plain_state.keys()
+        assert all(torch.equal(state[key], plain_state[key]) for key in state)
 
 
 def test_what_a_run_hands_out_stays_as_it_is_when_the_plan_runs_again():
@@ -176,15 +177,6 @@ def test_measured_rows_keep_issue_order_never_overlap_and_wait_for_what_they_nee
     assert (start_s[dependencies.owners()] >= end_s[dependencies.values]).all()
 
 
-@pytest.mark.parametrize("memory_bytes", [0, UNLIMITED])
-@pytest.mark.parametrize("action", [KEEP, SWAP])
-def test_dropout_that_is_kept_or_swapped_draws_what_eager_pytorch_draws(action, memory_bytes):
-    bound = bound_to(with_dropout)
-    torch.manual_seed(5)
-
-    check(plan_of(bound, policy_of(bound, action), memory_bytes), bound)
-
-
 def test_dropout_draws_anew_in_each_run():
     bound = bind(with_dropout)
     bound.step.optimizer.param_groups[0]["lr"] = 0.0
@@ -193,12 +185,3 @@ def test_dropout_draws_anew_in_each_run():
     losses = {executor.run().loss.item() for _ in range(5)}
 
     assert len(losses) > 1
-
-
-def test_some_of_what_dropout_saves_cannot_be_recomputed():
-    workload = bound_to(with_dropout).workload
-
-    drawn = [tensor for tensor in candidates(workload) if not can_recompute(workload, tensor)]
-
-    assert drawn
-    assert all(workload.ops[workload.producer[tensor]].random for tensor in drawn)

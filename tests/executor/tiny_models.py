@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stepsim.workloads.models import small_resnet, small_transformer
+from stepsim.workloads.step_function import Microbatches
 
 Made = tuple[nn.Module, tuple[Tensor, ...], torch.optim.Optimizer | None]
 
@@ -46,6 +47,46 @@ def conv_net_with_bias(batch: int) -> Made:
 def nesterov(batch: int) -> Made:
     module = _convolutions()
     return module, _images(batch), torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.8, nesterov=True)
+
+
+def adam(batch: int) -> Made:
+    module = _convolutions()
+    return module, _images(batch), torch.optim.Adam(module.parameters(), lr=0.01, weight_decay=1e-3)
+
+
+class Autocast(nn.Module):
+    """``inner`` in bfloat16 where torch finds that safe: its weights, losses and norms stay in float32."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss: Tensor = self.inner(*inputs)
+        return loss
+
+
+def autocast(batch: int) -> Made:
+    module, inputs, _ = tiny_transformer(batch)
+    return Autocast(module), inputs, torch.optim.AdamW(module.parameters(), lr=0.01)
+
+
+class Third(nn.Module):
+    """A third of the loss of ``inner``: so that three microbatches give the mean of all."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        loss: Tensor = self.inner(*inputs) / 3
+        return loss
+
+
+def microbatches(batch: int) -> tuple[nn.Module, Microbatches, torch.optim.Optimizer]:
+    module, _, optimizer = tiny_resnet(batch)
+    return Third(module), Microbatches(tiny_resnet(batch)[1] for _ in range(3)), optimizer
 
 
 def no_optimizer(batch: int) -> Made:
@@ -113,6 +154,9 @@ EXACT = (
     tiny_transformer,
     conv_net_with_bias,
     nesterov,
+    adam,
+    autocast,
+    microbatches,
     no_optimizer,
     frozen_first_layer,
     tied_weights,

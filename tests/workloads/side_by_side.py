@@ -10,6 +10,8 @@ from torch.utils._pytree import tree_leaves
 from stepsim.workloads.capture import capture_program
 from stepsim.workloads.factory import Factory, build_step
 from stepsim.workloads.program import Program
+from stepsim.workloads.step_function import microbatches_of
+from stepsim.workloads.updates import initial_state
 
 Values = dict[int, torch.Tensor]
 
@@ -23,8 +25,8 @@ class SideBySide:
             self.ours.module, self.ours.inputs, self.ours.optimizer, name="side by side", batch=batch
         )
         self.states: Values = {
-            tensor: torch.zeros_like(attrgetter(name)(self.ours.module).detach())
-            for tensor, (name, _) in self.program.states.items()
+            tensor: initial_state(attrgetter(name)(self.ours.module).detach(), key)
+            for tensor, (name, key) in self.program.states.items()
         }
         self.values: Values = {}
         self.eager_loss = torch.zeros(())
@@ -50,12 +52,14 @@ class SideBySide:
 
     def _eager_step(self) -> None:
         self.eager.module.zero_grad()
-        returned = self.eager.module(*self.eager.inputs)
-        loss = returned[0] if isinstance(returned, tuple) else returned
-        loss.backward()
+        losses = []
+        for inputs in microbatches_of(self.eager.inputs):
+            returned = self.eager.module(*inputs)
+            losses.append(returned[0] if isinstance(returned, tuple) else returned)
+            losses[-1].backward()
         if self.eager.optimizer is not None:
             self.eager.optimizer.step()
-        self.eager_loss = loss.detach()
+        self.eager_loss = sum(losses).detach()
 
     def unequal(self) -> list[str]:
         """What differs in any bit: the loss, gradients, parameters, buffers, optimizer states."""

@@ -244,3 +244,10 @@ def test_what_cannot_be_captured_is_one_clear_line(
 
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_gradients_are_in_the_order_of_the_parameters() -> None:
+    """Equal mappings of another order would give another graph hash."""
+    program = capture(TRANSFORMER, batch=2, name="step")
+
+    assert list(program.workload.gradients) == list(program.parameters)

@@ -50,7 +50,7 @@ def test_a_module_that_fails_on_import_is_one_clear_line(tmp_path: Path, monkeyp
         ((1, 2), r"must give \(module, inputs, optimizer or None\), got tuple"),
         ((len, (), None), r"must give a torch.nn.Module first, got builtin_function_or_method"),
         ((nn.Linear(2, 2), {"x": 1}, None), "inputs must be a tensor or a tuple, got dict"),
-        ((nn.Linear(2, 2), (), "sgd"), "optimizer: must be torch.optim.SGD or None, got str"),
+        ((nn.Linear(2, 2), (), "sgd"), "optimizer: must be None or one of torch.optim's SGD, Adam, AdamW, got str"),
     ],
 )
 def test_a_factory_that_gives_the_wrong_thing_is_one_clear_line(made: Any, problem: str) -> None:

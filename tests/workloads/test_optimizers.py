@@ -4,6 +4,7 @@ import pytest
 import torch
 from side_by_side import SideBySide
 from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from stepsim.errors import CaptureError
 from stepsim.workloads import Phase, Role
@@ -21,10 +22,10 @@ class TwoLayers(nn.Module):
         return self.second(self.first(x).relu()).square().mean()
 
 
-def factory_with(**options: Any) -> Any:
+def factory_with(kind: type[Optimizer] = SGD, **options: Any) -> Any:
     def factory(batch: int) -> Any:
         module = TwoLayers()
-        return module, torch.randn(batch, 3), torch.optim.SGD(module.parameters(), **options)
+        return module, torch.randn(batch, 3), kind(module.parameters(), **options)
 
     return factory
 
@@ -46,8 +47,12 @@ def factory_with_two_groups(batch: int) -> Any:
         factory_with(lr=0.1, momentum=0.9),
         factory_with(lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
         factory_with_two_groups,
+        factory_with(Adam),
+        factory_with(Adam, lr=0.1, betas=(0.5, 0.9), eps=1e-3, weight_decay=0.1),
+        factory_with(AdamW, lr=0.1, weight_decay=0.1),
+        factory_with(AdamW, weight_decay=0.0),
     ],
-    ids=["plain", "weight decay", "momentum", "nesterov", "two groups"],
+    ids=["plain", "weight decay", "momentum", "nesterov", "two groups", "Adam", "Adam decay", "AdamW", "AdamW plain"],
 )
 def test_five_updates_equal_those_of_torch_bit_for_bit(factory: Any) -> None:
     both = SideBySide(factory)
@@ -79,6 +84,30 @@ def test_an_update_writes_the_parameter_and_its_momentum_in_place() -> None:
     assert program.states[first] == ("first.weight", "momentum_buffer")
 
 
+def test_adam_keeps_two_moments_like_the_parameter_and_a_count_for_each() -> None:
+    program = capture(factory_with(Adam), batch=2, name="update")
+
+    tensors = program.workload.tensors
+    states = {program.states[index]: tensors[index] for index in program.states}
+    assert {tensor.role for tensor in states.values()} == {Role.OPTIMIZER_STATE}
+    first = {key: tensor.shape for (name, key), tensor in states.items() if name == "first.weight"}
+    assert first == {"step": (), "exp_avg": (4, 3), "exp_avg_sq": (4, 3)}
+    assert len(states) == 4 * 3
+
+
+def test_adam_is_eight_calls_a_parameter_and_a_ninth_for_weight_decay() -> None:
+    calls = ["add_", "lerp_", "mul_", "addcmul_", "sqrt", "div", "add_", "addcdiv_"]
+    for factory, decay in (
+        (factory_with(Adam), []),
+        (factory_with(Adam, weight_decay=0.1), ["add"]),
+        (factory_with(AdamW), ["mul_"]),
+    ):
+        workload = capture(factory, batch=2, name="update").workload
+
+        kinds = [op.kind.removeprefix("aten.") for op in workload.ops if op.phase is Phase.UPDATE]
+        assert kinds == (calls[:1] + decay + calls[1:]) * 4
+
+
 def test_a_parameter_without_a_gradient_is_not_updated() -> None:
     workload = capture(factory_with(lr=0.1), batch=2, name="update").workload
 
@@ -97,12 +126,18 @@ def test_an_option_that_changes_the_calls_is_refused_by_name(option: str, value:
         capture(factory, batch=2, name="update")
 
 
+@pytest.mark.parametrize("option", ["amsgrad", "maximize", "capturable", "fused"])
+def test_so_is_one_of_adam(option: str) -> None:
+    with pytest.raises(CaptureError, match=f"^optimizer: Adam with {option} is not supported, got {option}=True$"):
+        capture(factory_with(Adam, **{option: True}), batch=2, name="update")
+
+
 def test_another_optimizer_is_refused_by_name() -> None:
     def factory(batch: int) -> Any:
         module = TwoLayers()
-        return module, torch.randn(batch, 3), torch.optim.Adam(module.parameters())
+        return module, torch.randn(batch, 3), torch.optim.Adagrad(module.parameters())
 
-    with pytest.raises(CaptureError, match=r"^optimizer: must be torch.optim.SGD or None, got Adam$"):
+    with pytest.raises(CaptureError, match=r"^optimizer: must be None or one of .* SGD, Adam, AdamW, got Adagrad$"):
         capture(factory, batch=2, name="update")
 
 
