@@ -15,6 +15,7 @@ from benchmarks.cases import case_figures
 from benchmarks.cluster import cluster_figures
 from benchmarks.engines import engine_figures, ratios
 from benchmarks.figures import Figure, print_figures
+from benchmarks.home import home_figures
 from benchmarks.kineto import kineto_figures
 from benchmarks.start_up import start_up_figures
 from benchmarks.variants import variant_figures
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "ratios": ratios,
     "variants": variant_figures,
     "cluster": cluster_figures,
+    "home": home_figures,
     "start-up": start_up_figures,
     "kineto": kineto_figures,
 }

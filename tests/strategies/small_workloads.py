@@ -1,5 +1,7 @@
 """Workloads by hand: chains whose bytes and seconds can be added up on paper."""
 
+from dataclasses import replace
+
 from stepsim.workloads import Op, Phase, Role, Tensor, Workload
 
 
@@ -27,17 +29,19 @@ def tensor(name: str, role: Role, size_bytes: int, *, saved: bool = False) -> Te
     return Tensor(name=name, role=role, size_bytes=size_bytes, shape=(size_bytes,), dtype="uint8", saved=saved)
 
 
-def chain(length: int, size_bytes: int = 10, *, random: frozenset[int] = frozenset()) -> Workload:
+def chain(length: int, size_bytes: int = 10, *, in_place: frozenset[int] = frozenset()) -> Workload:
     """``length`` layers of one activation each.
 
     F0 F1 ... L | Bn ... B1 B0: layer ``i`` makes x_i from x_(i-1) (x_-1 is the input); its backward reads x_i and the
     gradient of what follows, and makes the gradient of x_i. Tensors: 0 the input, 1..n the activations, n + 1 the
-    loss, then the gradients from the last layer to the first.
+    loss, then the gradients from the last layer to the first. Layers ``in_place`` write x_(i-1) too, so that they
+    cannot run again.
     """
     activations = [tensor(f"x{i}", Role.ACTIVATION, size_bytes, saved=True) for i in range(length)]
     gradients = [tensor(f"g{i}", Role.GRADIENT, size_bytes) for i in reversed(range(length))]
     outside, loss = tensor("input", Role.INPUT, size_bytes), tensor("loss", Role.ACTIVATION, 1, saved=True)
-    forward = [op(f"F{i}", Phase.FORWARD, (i,), (i + 1,), random=i in random) for i in range(length)]
+    forward = [op(f"F{i}", Phase.FORWARD, (i,), (i + 1,)) for i in range(length)]
+    forward = [replace(each, mutates=each.inputs if i in in_place else ()) for i, each in enumerate(forward)]
     forward.append(op("L", Phase.FORWARD, (length,), (length + 1,)))
     backward = [
         op(f"B{i}", Phase.BACKWARD, (i + 1, 2 * length - i), (2 * length + 1 - i,)) for i in reversed(range(length))

@@ -149,8 +149,8 @@ def test_a_limit_that_nothing_meets_gives_a_plan_that_says_so() -> None:
     assert proposal.predicted_peak_bytes > 12
 
 
-def test_what_draws_random_numbers_is_kept() -> None:
-    proposal = propose(Checkmate(), chain(6, random=frozenset({2})), 61)
+def test_what_writes_in_place_is_kept() -> None:
+    proposal = propose(Checkmate(), chain(6, in_place=frozenset({2})), 61)
 
     kinds = proposal.plan.tasks.kind == TaskKind.RECOMPUTE
     again = {proposal.plan.work.kind[work] for work in proposal.plan.tasks.work[kinds].tolist()}

@@ -21,6 +21,9 @@ from stepsim.strategies.memory.prices import Prices
 from stepsim.strategies.memory.schedule import can_recompute, candidates
 from stepsim.workloads import Phase, Workload
 
+MOMENTS = 12
+"""Each gives a true bound; those at which less is there give lower ones."""
+
 Floats = NDArray[np.float64]
 Row = tuple[Floats, float]
 """Coefficients, and what their sum is at most."""
@@ -29,15 +32,26 @@ Row = tuple[Floats, float]
 def lower_bound_s(workload: Workload, prices: Prices, memory_bytes: int) -> float:
     """Seconds that one step takes at least, whatever is kept, swapped or computed again.
 
-    Raises `WorkloadError` where an op alone, with what is never away, needs more than ``memory_bytes``.
+    Looks at the `MOMENTS` fullest ones. Raises `WorkloadError` where one of these ops alone, with what is never away,
+    needs more than ``memory_bytes``.
     """
     compute_s = np.array([prices[TaskKind.COMPUTE, op] for op in range(len(workload.ops))])
     fixed_bytes = sum(t.size_bytes for i, t in enumerate(workload.tensors) if i not in workload.producer)
-    found = [
-        _Moment.of(workload, prices, op, memory_bytes - fixed_bytes).seconds(compute_s)
-        for op in range(len(workload.ops))
-    ]
-    return max(found, default=0.0)
+    limit_bytes = memory_bytes - fixed_bytes
+    excess_bytes = _live_bytes(workload) - limit_bytes
+    full = [int(op) for op in np.argsort(-excess_bytes, kind="stable")[:MOMENTS] if excess_bytes[op] > 0]
+    moments = (_Moment.of(workload, prices, op, limit_bytes) for op in full)
+    return max((moment.seconds(compute_s) for moment in moments), default=float(compute_s.sum()))
+
+
+def _live_bytes(workload: Workload) -> Floats:
+    """Bytes that are there, outside ones apart, while each op runs, if nothing ever leaves before its last reader."""
+    steps = np.zeros(len(workload.ops) + 1)
+    for tensor, producer in workload.producer.items():
+        last = max((*workload.consumers[tensor], producer))
+        steps[producer] += workload.tensors[tensor].size_bytes
+        steps[last + 1] -= workload.tensors[tensor].size_bytes
+    return np.asarray(steps.cumsum()[:-1], np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,7 @@ class _Lowering:
         self.work = self._work_of_ops()
         outside = (tensor for tensor in range(len(workload.tensors)) if tensor not in workload.producer)
         self.buffers = {(tensor, 0): self._buffer((tensor, 0)) for tensor in outside}
+        self.came_back: dict[Copy, int] = {}
 
     def plan(self, rows: Iterable[Row]) -> Plan:
         for row in rows:
@@ -68,9 +69,10 @@ class _Lowering:
             case TaskKind.SWAP_OUT:
                 self.builder.swap_out(reads[0], writes[0], self.d2h)
             case TaskKind.SWAP_IN:
-                self.builder.swap_in(reads[0], writes[0], self.h2d)
+                self.came_back[row.writes[0]] = self.builder.swap_in(reads[0], writes[0], self.h2d)
             case TaskKind.RELEASE:
-                self.builder.release(releases, self.compute)
+                after = [self.came_back[copy] for copy in row.waits]
+                self.builder.release(releases, self.compute, after=after)
             case _:
                 self.builder.add(
                     row.kind,

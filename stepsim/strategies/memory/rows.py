@@ -18,7 +18,7 @@ class Row:
     """One row to be: what it runs (an op, or a tensor to move) on which copies.
 
     A release row without ``releases`` asks `settle` to wait there for the swap-out of its subject and to give back its
-    room.
+    room. One with ``waits`` holds up computing until these copies are back from the host.
     """
 
     kind: TaskKind
@@ -27,6 +27,7 @@ class Row:
     writes: tuple[Copy, ...] = ()
     allocates: tuple[Copy, ...] = ()
     releases: tuple[Copy, ...] = ()
+    waits: tuple[Copy, ...] = ()
 
 
 def settle(workload: Workload, rows: list[Row], memory_bytes: int) -> Iterator[Row]:
@@ -56,6 +57,8 @@ def settle(workload: Workload, rows: list[Row], memory_bytes: int) -> Iterator[R
             used_bytes -= size_bytes[first]
             yield Row(TaskKind.RELEASE, first, releases=(swapped_out.pop(first),))
         if row.kind is TaskKind.RELEASE:
+            if row.waits:
+                yield row
             continue
         if row.kind is TaskKind.SWAP_OUT:
             swapped_out[row.subject] = row.reads[0]

@@ -34,9 +34,9 @@ def candidates(workload: Workload) -> list[int]:
 
 
 def can_recompute(workload: Workload, tensor: int) -> bool:
-    """An op that draws random numbers, or writes in place, does something else the second time."""
+    """An op that writes in place does something else the second time; one that draws random numbers draws the same."""
     producer = workload.producer.get(tensor)
-    return producer is not None and not (workload.ops[producer].random or workload.ops[producer].mutates)
+    return producer is not None and not workload.ops[producer].mutates
 
 
 def schedule(workload: Workload, policy: Policy, memory_bytes: int, prefetch_ops: int = 1) -> list[Row]:
@@ -46,7 +46,7 @@ def schedule(workload: Workload, policy: Policy, memory_bytes: int, prefetch_ops
     for an action that a tensor cannot take.
     """
     _check(workload, policy)
-    return list(settle(workload, _order(workload, policy, prefetch_ops), memory_bytes))
+    return list(settle(workload, order(workload, policy, prefetch_ops), memory_bytes))
 
 
 def _check(workload: Workload, policy: Policy) -> None:
@@ -58,11 +58,30 @@ def _check(workload: Workload, policy: Policy) -> None:
             raise WorkloadError(f"tensor {workload.tensors[tensor].name!r}: cannot {action}")
 
 
-def _order(workload: Workload, policy: Policy, prefetch_ops: int) -> list[Row]:
-    """Rows with what they read and write, before anything is allocated or released."""
-    writer, leaves = Writer(workload), _leaving(workload, policy)
+def forward_only(workload: Workload) -> list[int]:
+    """Activations that no op reads after the forward pass, of those that can be recomputed.
+
+    They are gone by then. Policies that recompute more than one op back add them, so that they do not stay.
+    """
+    return [
+        tensor
+        for tensor, producer in workload.producer.items()
+        if workload.tensors[tensor].role is Role.ACTIVATION
+        and tensor != workload.loss
+        and can_recompute(workload, tensor)
+        and all(workload.ops[op].phase is Phase.FORWARD for op in (producer, *workload.consumers[tensor]))
+    ]
+
+
+def order(workload: Workload, policy: Policy, prefetch_ops: int) -> list[Row]:
+    """Rows with what they read and write, before anything is allocated or released.
+
+    ``policy`` is not checked, and may hold `forward_only` tensors. With 0 ``prefetch_ops`` a tensor is asked back when
+    it is needed.
+    """
+    writer, leaves = Writer(workload), leaving(workload, policy)
     for index, op in enumerate(workload.ops):
-        _fetch(writer, policy, op.inputs)
+        fetch(writer, policy, op.inputs)
         for ahead in workload.ops[index + 1 : index + 1 + prefetch_ops]:
             _prefetch(writer, policy, ahead.inputs)
         writer.compute(index)
@@ -73,7 +92,7 @@ def _order(workload: Workload, policy: Policy, prefetch_ops: int) -> list[Row]:
     return writer.rows
 
 
-def _leaving(workload: Workload, policy: Policy) -> dict[int, list[int]]:
+def leaving(workload: Workload, policy: Policy) -> dict[int, list[int]]:
     """Forward op to the tensors that go away after it, by policy."""
     found: dict[int, list[int]] = {}
     for tensor, action in sorted(policy.items()):
@@ -84,7 +103,7 @@ def _leaving(workload: Workload, policy: Policy) -> dict[int, list[int]]:
     return found
 
 
-def _fetch(writer: Writer, policy: Policy, tensors: tuple[int, ...]) -> None:
+def fetch(writer: Writer, policy: Policy, tensors: tuple[int, ...]) -> None:
     """Make ``tensors`` present: swap in, or recompute what it takes. Deep chains need no recursion limit."""
     wanted = [tensor for tensor in reversed(tensors) if not writer.has(tensor)]
     while wanted:

@@ -51,6 +51,10 @@ class Writer:
         """Computing waits here until ``tensor``, dropped, is out; its room is given back."""
         self.rows.append(Row(TaskKind.RELEASE, tensor))
 
+    def wait_for_return(self, tensor: int) -> None:
+        """Computing waits here until ``tensor``, swapped in, is back."""
+        self.rows.append(Row(TaskKind.RELEASE, tensor, waits=(self.present[tensor],)))
+
     def has(self, tensor: int) -> bool:
         return tensor in self.present
 
