@@ -1,10 +1,11 @@
-"""Does a GPU do what was predicted: the peak bytes, the gradients and the time of a step?
+"""Does this machine do what was predicted: the peak bytes, the gradients and the time of a step?
 
 Claim:   keep-all of VGG16 (batch 32, 3 x 224 x 224; Simonyan & Zisserman 2015) and of a GPT of the size of GPT-2 small
          (batch 8, 512 tokens; Radford et al. 2019, table 2) needs the predicted bytes exactly, and is no further from
          plain PyTorch than that is from itself. How far the predicted time is off is told, and no claim yet.
-Needs:   one GPU with 16 GB, a few minutes; nothing outside this repository but torch, numpy, numba, orjson, pandas,
-         pyarrow, pydantic, rich and tomli-w. On a CPU there are tiny models: seconds.
+Needs:   one GPU with 16 GB, a few minutes, and no network: torch, numpy, pandas, pyarrow and rich; what else it imports
+         can be carried along as wheels (simpy, orjson, pydantic, pydantic-core, annotated-types, typing-inspection,
+         tomli-w). On a CPU there are tiny models: seconds.
 Writes:  the files of `experiments.validated`, whose `load_validation` reads them again.
 
     python -m experiments.validate_gpu --device cuda:0 -o FOLDER
@@ -37,7 +38,8 @@ from stepsim.traces.trace import Trace
 from stepsim.units import format_bytes, format_seconds
 from stepsim.validation import compare
 from stepsim.workloads.factory import Factory
-from stepsim.workloads.models import small_transformer, vgg16
+from stepsim.workloads.families.vgg import vgg16
+from stepsim.workloads.models import small_transformer
 
 EAGER_STEPS = 3
 """Steps of plain PyTorch that are held against each other."""

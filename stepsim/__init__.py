@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stepsim.workloads import Op, Phase, Role, Tensor, Workload
     from stepsim.workloads.capture import capture
     from stepsim.workloads.program import Program
+    from stepsim.workloads.shipped import load_workload
 
 __version__ = "0.1.0"
 
@@ -92,6 +93,7 @@ __all__ = [
     "execute",
     "lay_out",
     "load_machine",
+    "load_workload",
     "memory_profile",
     "record",
     "simulate",
@@ -138,6 +140,7 @@ _HOME = {
     "execute": "executor",
     "lay_out": "strategies.parallel",
     "load_machine": "machines",
+    "load_workload": "workloads.shipped",
     "memory_profile": "memory",
     "record": "executor",
     "simulate": "simulator",

@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 import typer
 
 from stepsim.cli import app, main
+
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,17 @@ def stepsim(*arguments: object) -> Ran:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(argument) for argument in arguments])
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def in_a_new_process(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The same in a process of its own, as a shell starts it."""
+    program = "import sys; from stepsim.cli import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
 
 
 def done(*arguments: object) -> Ran:

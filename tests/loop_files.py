@@ -131,6 +131,11 @@ NAMES = {
 }
 
 
+def priced(files: Files) -> tuple[object, ...]:
+    """The options of a command that needs to know what tasks take."""
+    return "--machine", files.machine, "--calibration", files.calibration
+
+
 def write_model(folder: Path) -> None:
     (folder / "tiny_cli_model.py").write_text(MODEL)
 
@@ -142,12 +147,21 @@ def walk_the_loop(folder: Path) -> Files:
     files = Files(**{field.name: folder / NAMES[field.name] for field in fields(Files)})
     save_machine(this_cpu(), files.machine)
     files.kineto.write_text(json.dumps(KINETO))
-    priced = ("--machine", files.machine, "--calibration", files.calibration)
     done("capture", FACTORY, "--batch", BATCH, "-o", files.workload)
     done("record", FACTORY, "--batch", BATCH, "--repeats", 2, "-o", files.trace)
     done("fit", files.trace, "-o", files.calibration)
-    done("plan", files.workload, *priced, "--strategy", "greedy-swap", "--memory", "22KiB", "-o", files.plan)
-    done("simulate", files.plan, *priced, "-o", files.timeline, "--perfetto", files.chrome, "--plot", files.picture)
+    done("plan", files.workload, *priced(files), "--strategy", "greedy-swap", "--memory", "22KiB", "-o", files.plan)
+    done(
+        "simulate",
+        files.plan,
+        *priced(files),
+        "-o",
+        files.timeline,
+        "--perfetto",
+        files.chrome,
+        "--plot",
+        files.picture,
+    )
     done("execute", files.plan, FACTORY, "-o", files.measured)
-    done("validate", files.plan, FACTORY, *priced, "--runs", 2, "-o", files.comparison)
+    done("validate", files.plan, FACTORY, *priced(files), "--runs", 2, "-o", files.comparison)
     return files

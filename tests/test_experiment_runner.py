@@ -1,6 +1,8 @@
 """The runner of experiments: what it lists, what it prints, how it ends."""
 
 import json
+import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -98,6 +100,32 @@ def test_an_unknown_experiment_is_one_line_and_code_2(near_one, capsys):
     assert code == 2
     assert told.err.startswith("experiments: unknown experiment 'no_such'")
     assert len(told.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_run_that_fails_leaves_no_empty_folder_but_one_that_was_there(near_one, tmp_path, monkeypatch, there):
+    def failing(folder, *, quick):
+        raise StepsimError("no data")
+
+    monkeypatch.setattr(runner, "load", lambda name: SimpleNamespace(run=failing))
+    if there:
+        (tmp_path / "found").mkdir()
+
+    code = runner.main(["run", "any", "-o", "found" if there else "found/deep"])
+
+    assert code == 2
+    assert (tmp_path / "found").exists() == there
+
+
+def test_warnings_are_one_line(near_one, monkeypatch, capsys):
+    def warning(folder, *, quick):
+        warnings.warn("size 3 lies\noutside", stacklevel=1)
+        return []
+
+    monkeypatch.setattr(runner, "load", lambda name: SimpleNamespace(run=warning))
+
+    assert runner.main(["run", "any"]) == 0
+    assert capsys.readouterr().err == "experiments: warning: size 3 lies outside\n"
 
 
 def test_a_file_of_expectations_in_another_form_is_refused(tmp_path):

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from experiments import training_steps
-from experiments.language_models import SIZES, Size, training_step
+from experiments.language_models import SIZES, training_step
 from stepsim.errors import FileError
 from stepsim.workloads import Phase
 from stepsim.workloads.capture import capture
+from stepsim.workloads.families.language import Size
 
 TINY = Size(
     family="gpt", layers=2, width=12, heads=3, wide=40, vocabulary=50, positions=16, source="as small as it gets"

@@ -1,14 +1,16 @@
 """What cannot be simulated is refused before the run, with the row named; and a run can be stopped."""
 
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 from small_machines import RowCosts, gpus
 
 from stepsim.errors import CalibrationError, MachineError, StepsimError, StoppedError
 from stepsim.machines import Device, DeviceKind
 from stepsim.plan.builder import PlanBuilder
-from stepsim.simulator import simulate
+from stepsim.simulator import simulate, step_times
 from stepsim.simulator.compiled import CompiledEngine
 from stepsim.simulator.problem import problem_of
 
@@ -17,6 +19,15 @@ def kernel_on(name, **work):
     builder = PlanBuilder()
     builder.compute(builder.work("F", **work), builder.stream("compute", builder.device(name)))
     return builder.build()
+
+
+@pytest.mark.parametrize("noun", ["plan", "machine", "costs"])
+@pytest.mark.parametrize("run", [simulate, partial(step_times, num_runs=1, generator=np.random.default_rng(0))])
+def test_a_name_in_the_place_of_a_noun_is_refused_by_what_it_stands_for(run, noun):
+    nouns = {"plan": kernel_on("gpu0"), "machine": gpus(), "costs": RowCosts(), noun: "v100"}
+
+    with pytest.raises(TypeError, match=f"^{noun} must .*, got 'v100'$"):
+        run(**nouns)
 
 
 def test_a_plan_for_another_machine_is_refused_with_the_row_that_it_lacks_a_device_for():
