@@ -1,10 +1,10 @@
 """Fits the calibrations that ship to the public measurements, and writes them: python -m experiments.ship_calibrations
 
 Kernels: rooflines under the power of the board, one for each op class, of float32 (NeuSight's tables of P4, P100, V100
-and T4) and of 16-bit products (aiconfigurator's of A100 and H100, vidur's of A40). A GPU without a table of its own has
-those of all that were measured: its errors are those of each measured GPU when it is left out. One with a table has
-besides, for products and convolutions, a small regression of its own, which is asked first. Links: what
-`experiments.link_machines` fits. Only parameters are written.
+and T4; DeepBench's of the GTX 1080 Ti) and of 16-bit products (aiconfigurator's of A100 and H100, vidur's of A40). A
+GPU without a table of its own has those of all that were measured: its errors are those of each measured GPU when it is
+left out. One with a table has besides, for products and convolutions, a small regression of its own, which is asked
+first. Links: what `experiments.link_machines` fits. Only parameters are written.
 """
 
 import sys
@@ -28,6 +28,7 @@ from stepsim.datasets import data_folder
 from stepsim.errors import FileError
 from stepsim.machines import Device, DeviceKind, load_machine
 from stepsim.tables import write_json
+from stepsim.traces.deepbench import read_deepbench
 from stepsim.traces.kernel_tables import merged, read_gemm_table, read_neusight, read_vidur_mlp, without_drift
 
 NEUSIGHT = {
@@ -67,7 +68,8 @@ held out, with 20, 40 and 80 such trees: linear 12.4, 11.6, 11.0 %; bmm 11.7, 10
 class Gpu:
     """One calibration: the names of the GPU in machine files, and where its measurements are.
 
-    ``own`` names it in `NEUSIGHT`. ``machine`` has it; ``products``, if any, is a table of its 16-bit products.
+    ``own`` names it in `NEUSIGHT`; ``deepbench``, if any, is a file of its float32 products and convolutions, in all
+    three directions. ``machine`` has it; ``products``, if any, is a table of its 16-bit products.
     ``copies``, ``pageable``, ``collectives`` and ``launches`` are machines of `link_calibrations`; `BOTH_WAYS` is where
     copies with others against them were timed.
     """
@@ -76,6 +78,7 @@ class Gpu:
     models: tuple[str, ...]
     machine: str
     own: str = ""
+    deepbench: str = ""
     products: str = ""
     copies: str = ""
     pageable: str = ""
@@ -132,7 +135,12 @@ GPUS = (
     ),
     Gpu(name="a40", models=("NVIDIA A40",), machine="a40", products=A40_LAYERS, launches="A40"),
     Gpu(name="l4", models=("NVIDIA L4",), machine="l4", launches="A100 80"),
-    Gpu(name="gtx_1080_ti", models=("GeForce GTX 1080 Ti",), machine="gtx_1080_ti"),
+    Gpu(
+        name="gtx_1080_ti",
+        models=("GeForce GTX 1080 Ti",),
+        machine="gtx_1080_ti",
+        deepbench="deepbench/DeepBench_NV_1080Ti.xlsx",
+    ),
     Gpu(name="rtx_2080_ti", models=("GeForce RTX 2080 Ti",), machine="rtx_2080_ti"),
     Gpu(name="p40", models=("Tesla P40",), machine="p40_8"),
     Gpu(name="k40", models=("Tesla K40",), machine="k40"),
@@ -145,7 +153,9 @@ def calibrations(data: Path) -> dict[str, dict[str, Any]]:
     float32, products, links = float32_kernels(data), products_16_bit(data), link_calibrations(data)
     others = float32[(float32["gpu"] != THROTTLED[0]) | (float32["op_class"] != THROTTLED[1])]
     demands = recorded_demands(data, {gpu: _gpu(machine).num_sms for gpu, machine in NEUSIGHT.items()})
-    return {gpu.name: _with_demands(_body(gpu, float32, others, products, links), gpu, demands) for gpu in GPUS}
+    bodies = {gpu.name: _with_demands(_body(gpu, float32, others, products, links), gpu, demands) for gpu in GPUS}
+    deepbench = {gpu.name: deepbench_kernels(data, gpu) for gpu in GPUS if gpu.deepbench}
+    return {name: _with_deepbench(body, deepbench.get(name)) for name, body in bodies.items()}
 
 
 def float32_kernels(data: Path) -> pd.DataFrame:
@@ -164,6 +174,11 @@ def products_16_bit(data: Path) -> dict[str, pd.DataFrame]:
     """By the file of the table."""
     found = {file: _with_gpu(read_gemm_table(data / file), machine) for machine, file in PRODUCTS.items()}
     return {**found, A40_LAYERS: _with_gpu(read_vidur_mlp(data / A40_LAYERS, "NVIDIA A40"), "a40")}
+
+
+def deepbench_kernels(data: Path, gpu: Gpu) -> pd.DataFrame:
+    """DeepBench queues its kernels behind each other, so that no launch is in their times."""
+    return _with_gpu(read_deepbench(data / gpu.deepbench).assign(gpu=gpu.models[0]), gpu.machine)
 
 
 def _with_gpu(samples: pd.DataFrame, machine: str) -> pd.DataFrame:
@@ -213,6 +228,27 @@ def _body(
         "errors": errors,
         "sources": sources,
     }
+
+
+def _with_deepbench(body: dict[str, Any], samples: pd.DataFrame | None) -> dict[str, Any]:
+    """Its own kernels before those of other GPUs, which remain for the other classes."""
+    if samples is None:
+        return body
+    own = _regression(FLOAT32, samples)
+    told = f"float32 {', '.join(own['regression'])}: DeepBench; others: {body['sources']['float32 kernels']}"
+    errors = {name: error for name, error in body["errors"].items() if not name.startswith(tuple(_told(own)))}
+    return {
+        **body,
+        "extrapolated_from": "",
+        "kernels": [own, *body["kernels"]],
+        "errors": errors | regression_errors("float32", own),
+        "sources": {**body["sources"], "float32 kernels": told},
+    }
+
+
+def _told(entry: Mapping[str, Any]) -> list[str]:
+    """What the errors of these classes begin with."""
+    return [f"float32 {name}," for name in entry["regression"]]
 
 
 def _with_demands(body: dict[str, Any], gpu: Gpu, demands: Demands) -> dict[str, Any]:

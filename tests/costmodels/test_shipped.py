@@ -11,7 +11,7 @@ from stepsim.machines import DeviceKind, load_machine, shipped_machines
 from stepsim.plan import Origin
 from stepsim.plan.builder import PlanBuilder
 
-EXTRAPOLATED = {"gtx_1080_ti", "h200", "k40", "l4", "p40", "rtx_2080_ti", "titan_x_maxwell"}
+EXTRAPOLATED = {"h200", "k40", "l4", "p40", "rtx_2080_ti", "titan_x_maxwell"}
 
 LARGEST_BYTES = 30_000
 """Of a file: parameters are few, tables of measurements are not."""

@@ -179,9 +179,7 @@ def test_a_plan_that_recomputes_what_was_never_drawn_is_refused() -> None:
     row = next(index for index, op in enumerate(bound.workload.ops) if op.random)
     kind[row] = TaskKind.RECOMPUTE
 
-    with pytest.raises(
-        PlanError, match=f"^row {row}: recomputes op '.*', whose random numbers no row .*draws$"
-    ):
+    with pytest.raises(PlanError, match=f"^row {row}: recomputes op '.*', whose random numbers no row .*draws$"):
         Executor(with_tasks(plan, kind=kind), bound)
 
 
