@@ -25,6 +25,9 @@ from experiments.home_runs import outcome
 from experiments.home_setting import FITTED_ON
 from stepsim.strategies import STRATEGIES
 
+SUPERNEURONS = ("superneurons", "superneurons-in-time", "superneurons-no-cache")
+"""The HOME paper does not say what its SuperNeurons swaps: what a cache evicts, what is out in time, or everything."""
+
 SYSTEMS = (
     "home",
     "home-extended",
@@ -32,7 +35,7 @@ SYSTEMS = (
     "capuchin",
     "capuchin-5",
     "capuchin-best",
-    "superneurons",
+    *SUPERNEURONS,
     "vdnn-conv",
     "vdnn-every",
     "vdnn-single-conv",
@@ -82,14 +85,15 @@ def claims(table: pd.DataFrame, models: Iterable[str], quick: bool) -> Iterator[
     """Bands are those of the project's plan: 15 % (Inception v3 25 %) beside vDNN, 30 % beside SuperNeurons."""
     for model in models:
         told = "fitted on" if model in FITTED_ON else "not fitted on"
-        ratio = ratios(table, model, "home-extended", VDNN_THAT_FITS[model]).mean()
+        ratio = float(ratios(table, model, "home-extended", VDNN_THAT_FITS[model]).mean())
         most = 0.25 if model == "inception_v3" else 0.15
         paper = mean_ratio(model, "vdnn")
         text = f"{model} ({told}): HOME over the vDNN that fits the figure is within {most:.0%} of the paper's"
-        yield Claim(claim=text, paper=paper, ours=float(ratio), holds=abs(ratio / paper - 1) <= most)
+        yield Claim(claim=text, paper=paper, ours=ratio, holds=abs(ratio / paper - 1) <= most)
         yield from _described(table, model)
         yield from _capuchin(table, model, quick)
         yield from _superneurons(table, model)
+        yield from _refined(table, model)
 
 
 def _described(table: pd.DataFrame, model: str) -> Iterator[Claim]:
@@ -116,11 +120,27 @@ def _capuchin(table: pd.DataFrame, model: str, quick: bool) -> Iterator[Claim]:
 
 
 def _superneurons(table: pd.DataFrame, model: str) -> Iterator[Claim]:
-    found = ratios(table, model, "home-extended", "superneurons")
-    if len(found):
-        paper, ours = mean_ratio(model, "superneurons"), float(found.mean())
-        text = f"{model}: HOME over SuperNeurons is within 30 % of the paper's"
-        yield Claim(claim=text, paper=paper, ours=ours, holds=abs(ours / paper - 1) <= 0.3)
+    """Each reading beside the paper: together they are the range of what it may have run."""
+    for system in SUPERNEURONS:
+        found = ratios(table, model, "home-extended", system)
+        if len(found):
+            paper, ours = mean_ratio(model, "superneurons"), float(found.mean())
+            text = f"{model}: HOME over {system} is within 30 % of the paper's SuperNeurons"
+            yield Claim(claim=text, paper=paper, ours=ours, holds=abs(ours / paper - 1) <= 0.3)
+
+
+def _refined(table: pd.DataFrame, model: str) -> Iterator[Claim]:
+    """Our own search beside all others, and beside the bound at the largest batch."""
+    rows = table[(table["model"] == model) & table["feasible"]]
+    steps = rows.pivot(index="batch", columns="system", values="step_s")
+    if "refined" in steps:
+        ratio = float((steps["refined"] / steps.drop(columns="refined").min(axis=1)).max())
+        text = f"{model}: refined is at no batch slower than the best of the others"
+        yield Claim(claim=text, ours=ratio, holds=ratio <= 1 + 1e-9)
+        last = rows[rows["system"] == "refined"].sort_values("batch").iloc[-1]
+        gap = float(last["step_s"] / last["lower_bound_s"] - 1)
+        text = f"{model}: at the largest batch it is within 5 % of the lower bound"
+        yield Claim(claim=text, ours=gap, holds=gap <= 0.05)
 
 
 def plot(table: pd.DataFrame) -> Figure:

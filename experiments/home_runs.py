@@ -25,7 +25,8 @@ TIME_LIMIT_S = 600.0
 class Outcome:
     """Seconds of one step, split as figure 7 of the paper does: kernels alone, kernels beside copies, copies alone.
 
-    ``recomputing_s`` is a part of the kernels. A plan that is not feasible has a throughput of 0.
+    ``recomputing_s`` is a part of the kernels. A plan that is not feasible has a throughput of 0. ``lower_bound_s`` is
+    None for strategies without one.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Outcome:
     recomputing_s: float
     peak_bytes: int
     search_s: float
+    lower_bound_s: float | None
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,6 +68,7 @@ def outcome(
         recomputing_s=float(gaps_s[_on(spans, (TaskKind.RECOMPUTE,))].sum()),
         peak_bytes=found.predicted_peak_bytes,
         search_s=found.search_seconds,
+        lower_bound_s=found.lower_bound_s,
     )
 
 

@@ -19,6 +19,7 @@ from stepsim.errors import WorkloadError
 from stepsim.machines import Machine
 from stepsim.memory import Accounting, memory_profile
 from stepsim.plan import Costs, Plan, TaskKind
+from stepsim.strategies.memory.capuchin import Capuchin
 from stepsim.strategies.memory.greedy import Greedy
 from stepsim.strategies.memory.home.building import home_problem
 from stepsim.strategies.memory.home.options import Rules, Swarm
@@ -50,7 +51,7 @@ class Refined:
     """
 
     name: str = "refined"
-    rivals: tuple[Strategy, ...] = (Greedy(), HomeExtended())
+    rivals: tuple[Strategy, ...] = (Greedy(), HomeExtended(), Capuchin(slack="best"))
     swarm: Swarm = field(
         default_factory=lambda: Swarm(num_particles=40, num_iterations=40, random_share=1.0, leader="ever")
     )
