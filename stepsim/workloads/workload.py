@@ -89,6 +89,8 @@ class Workload:
 
         Raises `WorkloadError` for a batch that the captures say nothing about.
         """
+        if not isinstance(batch, int) or isinstance(batch, bool):
+            raise WorkloadError(f"workload {self.name!r}: batch must be a whole number, got {batch!r}")
         if batch == self.batch:
             return self
         if self.growth is None:

@@ -219,3 +219,9 @@ def test_a_growth_that_is_not_of_its_workload_is_refused_in_one_line(tmp_path, g
         Workload.load(path)
 
     assert str(caught.value) == f"{path}: workload: cannot be read: {told}"
+
+
+@pytest.mark.parametrize("batch", [1.5, "3", None, True])
+def test_a_batch_that_is_no_whole_number_is_refused(batch):
+    with pytest.raises(WorkloadError, match="workload 'linear': batch must be a whole number, got"):
+        with_growth(linear(2), linear(4)).at_batch(batch)
