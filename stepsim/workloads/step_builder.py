@@ -93,13 +93,22 @@ class Call:
         return each.untyped_storage().nbytes()
 
     def flop(self) -> int:
-        """As `torch.utils.flop_counter.FlopCounterMode` counts."""
+        """As `torch.utils.flop_counter.FlopCounterMode` counts, but that the gradient of a grouped convolution's weight
+        has the products of its groups only: there it counts those between all channels.
+        """
         count = flop_registry.get(self.function.overloadpacket)
         if count is None:
             return 0
         arguments, keywords = self._fakes()
         counted: int = count(*arguments, **keywords, out_val=self.returned)
-        return counted
+        return counted // self._groups_of_weight_gradient()
+
+    def _groups_of_weight_gradient(self) -> int:
+        """1 for any other call. The gradients of a convolution are calls of their own."""
+        if self.function.overloadpacket is not torch.ops.aten.convolution_backward:
+            return 1
+        groups, (_, of_weight, _) = self.arguments[9], self.arguments[10]
+        return int(groups) if of_weight else 1
 
     def _fakes(self) -> tuple[list[Any], dict[str, Any]]:
         arguments, keywords = map_kind(Value, lambda value: value.fake, [[*self.arguments], dict(self.keywords)])
