@@ -5,10 +5,10 @@ from dataclasses import replace
 from experiments.home_costs import Constants
 
 FITTED = Constants(
-    compute_efficiency=0.8935,
-    memory_efficiency=0.3841,
-    depthwise_efficiency=0.05106,
-    link_bytes_per_s=10.76e9,
+    compute_efficiency=1.0,
+    memory_efficiency=0.3244,
+    depthwise_efficiency=0.04653,
+    link_bytes_per_s=10.73e9,
     reserve_bytes=1_841_540_303,
 )
 
