@@ -6,6 +6,8 @@ count is often more, and here are the changes that make a workload say so.
     x -> conv -> c -> norm -> n -> relu -> r -> conv ...           autograd saves c and r: the backward pass reads them
                                                                    `every_output_kept`: n stays as well
                                                                    `norm_and_relu_merged`: there is no n
+    r -> max pool -> p, where the largest were -> conv ...         autograd saves r, p and the places
+                                                                   `max_pool_without_indices`: there are no places
 
 A view is no tensor of a workload, so it takes no memory in any of them. All of them fit one batch: change the batch
 first.
@@ -19,7 +21,8 @@ from stepsim.workloads.op import Op, Phase, Role, Tensor
 from stepsim.workloads.workload import Workload
 
 NORM, RELU, CONCAT = "aten._native_batch_norm_legit_functional", "aten.relu", "aten.cat"
-"""What the ops of batch norm in training, of ReLU and of concatenation are called by torch."""
+MAX_POOL, MAX_POOL_BACKWARD = "aten.max_pool2d_with_indices", "aten.max_pool2d_with_indices_backward"
+"""What the ops of batch norm in training, of ReLU, of concatenation and of max pooling are called by torch."""
 
 
 def saved_bytes(workload: Workload) -> int:
@@ -94,6 +97,23 @@ def concat_as_view(workload: Workload) -> Workload:
             parts[op.outputs[0]] = op.inputs
     concats = {workload.producer[whole] for whole in parts}
     return _without(workload, concats, lambda op: replace(op, inputs=_in_parts(op.inputs, parts)))
+
+
+def max_pool_without_indices(workload: Workload) -> Workload:
+    """The gradient of max pooling finds the largest values again in the input, so that nothing says where they were.
+
+    So do libraries whose gradient takes the input (cuDNN's cudnnPoolingBackward), and whoever profiles a network by
+    the outputs of its modules sees no indices either. The ops keep their costs. For simulating only: torch's takes the
+    indices, of 8 bytes each.
+    """
+    indices = {op.outputs[1] for op in workload.ops if op.kind == MAX_POOL}
+    wanted = {tensor for op in workload.ops if op.kind != MAX_POOL_BACKWARD for tensor in op.inputs}
+    forgotten = indices - wanted
+
+    def others(tensors: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(tensor for tensor in tensors if tensor not in forgotten)
+
+    return _without(workload, (), lambda op: replace(op, inputs=others(op.inputs), outputs=others(op.outputs)))
 
 
 def _in_parts(tensors: Sequence[int], parts: Mapping[int, Sequence[int]]) -> tuple[int, ...]:

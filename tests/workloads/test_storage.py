@@ -19,7 +19,17 @@ from stepsim.strategies.memory.schedule import Action, can_recompute, candidates
 from stepsim.workloads import Op, Phase, Role, Tensor, Workload
 from stepsim.workloads.families.resnet import resnet18_cifar
 from stepsim.workloads.families.squeezenet import squeezenet_cifar
-from stepsim.workloads.storage import CONCAT, NORM, RELU, concat_as_view, every_output_kept, norm_and_relu_merged
+from stepsim.workloads.storage import (
+    CONCAT,
+    MAX_POOL,
+    MAX_POOL_BACKWARD,
+    NORM,
+    RELU,
+    concat_as_view,
+    every_output_kept,
+    max_pool_without_indices,
+    norm_and_relu_merged,
+)
 
 UNLIMITED_BYTES = 10**15
 
@@ -252,6 +262,31 @@ def concats(nested: bool) -> Workload:
     graph.add(BACKWARD, "ones_like", "loss", "seed")
     graph.add(BACKWARD, "square_backward", f"seed {whole}", "d")
     return graph.workload("loss")
+
+
+def pooled(late: str) -> Workload:
+    """a = F0(x), b and the places p of its values = pool(a), loss = L(b); ``late`` is an op that reads something."""
+    graph = Graph(x=Role.INPUT)
+    graph.add(FORWARD, "product", "x", "a")
+    graph.add(FORWARD, MAX_POOL, "a", "b", "p")
+    graph.add(FORWARD, "sum", "b", "loss")
+    graph.add(BACKWARD, "ones_like", "loss", "db")
+    graph.add(BACKWARD, MAX_POOL_BACKWARD, "db a p", "da")
+    graph.add(BACKWARD, "product", late, "dx")
+    return graph.workload("loss")
+
+
+def test_a_max_pool_without_indices_has_them_nowhere() -> None:
+    changed = max_pool_without_indices(pooled("x da"))
+
+    assert reads(changed) == ["x", "a", "b", "loss", "db a", "x da"]
+    assert [tensor.name for tensor in changed.tensors] == ["x", "a", "b", "loss", "db", "da", "dx"]
+
+
+def test_indices_that_something_else_reads_stay() -> None:
+    workload = pooled("p da")
+
+    assert max_pool_without_indices(workload) == workload
 
 
 @pytest.mark.parametrize(
