@@ -93,6 +93,7 @@ def claims(table: pd.DataFrame, models: Iterable[str], quick: bool) -> Iterator[
         yield from _described(table, model)
         yield from _capuchin(table, model, quick)
         yield from _superneurons(table, model)
+        yield from _order(table, model)
         yield from _refined(table, model)
 
 
@@ -127,6 +128,21 @@ def _superneurons(table: pd.DataFrame, model: str) -> Iterator[Claim]:
             paper, ours = mean_ratio(model, "superneurons"), float(found.mean())
             text = f"{model}: HOME over {system} is within 30 % of the paper's SuperNeurons"
             yield Claim(claim=text, paper=paper, ours=ours, holds=abs(ours / paper - 1) <= 0.3)
+
+
+def _order(table: pd.DataFrame, model: str) -> Iterator[Claim]:
+    """As in the paper's figure: Capuchin before SuperNeurons, and that before vDNN."""
+    for faster, slower in (("capuchin", "superneurons"), ("superneurons", VDNN_THAT_FITS[model])):
+        found = ratios(table, model, faster, slower)
+        if len(found):
+            paper = _published(model, faster, slower)
+            text = f"{model}: {faster} is in the mean at least as fast as {slower}"
+            yield Claim(claim=text, paper=paper, ours=float(found.mean()), holds=bool(found.mean() >= 1))
+
+
+def _published(model: str, faster: str, slower: str) -> float:
+    """Mean ratio of two rivals by way of HOME over each."""
+    return mean_ratio(model, slower.partition("-")[0]) / mean_ratio(model, faster)
 
 
 def _refined(table: pd.DataFrame, model: str) -> Iterator[Claim]:

@@ -30,6 +30,19 @@ def test_it_is_never_worse_than_a_rival(workload: Workload, room: int, op_s: flo
         assert ours.lower_bound_s <= ours.predicted_s * (1 + 1e-9)
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    workload=workloads(max_layers=4),
+    room=st.integers(0, 60),
+    more=st.integers(1, 40),
+    op_s=st.sampled_from([0.1, 10.0]),
+)
+def test_a_lower_limit_never_gives_a_higher_peak(workload: Workload, room: int, more: int, op_s: float) -> None:
+    low, high = (propose(Refined(), workload, limit, op_s=op_s) for limit in (20 + room, 20 + room + more))
+
+    assert low.predicted_peak_bytes <= high.predicted_peak_bytes
+
+
 @pytest.mark.parametrize("op_s", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("limit", [51, 61, 71])
 def test_on_a_short_chain_it_finds_what_all_policies_together_have(op_s: float, limit: int) -> None:

@@ -100,12 +100,12 @@ def _bound_s(workload: Workload, prices: Prices, memory_bytes: int) -> float | N
 
 
 class _Judge:
-    """Knows the best plan so far: bytes over the limit count first, then seconds."""
+    """Knows the best plan so far: bytes over the limit count first, then seconds, then bytes held."""
 
     def __init__(self, machine: Machine, evaluate: Evaluate, memory_bytes: int, accounting: Accounting) -> None:
         self.device, self.evaluate = computing_device(machine), evaluate
         self.memory_bytes, self.accounting = memory_bytes, accounting
-        self.verdict: tuple[int, float] = (memory_bytes, math.inf)
+        self.verdict: tuple[int, float, int] = (memory_bytes, math.inf, 0)
         self.plans: list[Plan] = []
 
     @property
@@ -118,7 +118,7 @@ class _Judge:
         excess_bytes = max(0, held_bytes - self.memory_bytes)
         if self.plans and excess_bytes > self.verdict[0]:
             return False
-        verdict = (excess_bytes, self.evaluate(plan).makespan_s)
+        verdict = (excess_bytes, self.evaluate(plan).makespan_s, held_bytes)
         if self.plans and verdict >= self.verdict:
             return False
         self.verdict = verdict
