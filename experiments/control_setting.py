@@ -86,11 +86,12 @@ CAPUCHIN_RESERVE_SHARE = 0.05
 # Checkmate (MLSys 2020). Costs are FLOP, so no machine.
 
 CHECKMATE_BATCHES: Mapping[str, int] = {"vgg16": 256, "vgg19": 256, "mobilenet": 512, "resnet50": 256}
-"""Of the paper's figures for VGG16 and MobileNet; assumed for the others. The ratios hardly depend on them: parameters
-and their gradients alone do not grow."""
+"""Of the paper's figures for VGG16 and MobileNet; of the tables of its released code for the others."""
 
 CHECKMATE_SHARES: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Budgets, as parts of what the step that keeps everything takes beside parameters, their gradients and the input."""
+"""Budgets, as parts of the way from what any schedule needs, a layer with all that it reads, to what the step that
+keeps everything takes: the paper's code draws its budgets from there. As parts of the latter alone, as this said first,
+VGG16 could meet one of the eight."""
 
 GRADIENT_OVER_FORWARD = 2
 """Cost of a gradient node over that of its layer: a product forward has two gradients, of its data and its weights."""

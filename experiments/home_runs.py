@@ -92,17 +92,6 @@ def _proposal(
     return found, evaluate(found.plan)
 
 
-def largest_batch(
-    model: str, strategy: Strategy, constants: Constants, *, least: int, most: int, tolerance: float = 0.01
-) -> int:
-    """The largest feasible batch, to ``tolerance`` of it, between ``least``, which is, and ``most``; by bisection."""
-    while most - least > tolerance * least:
-        middle = (least + most) // 2
-        feasible = _proposal(model, middle, strategy, constants, True)[0].feasible
-        least, most = (middle, most) if feasible else (least, middle)
-    return least
-
-
 def mean_ratio(outcomes: Mapping[tuple[int, str], Outcome], ours: str, theirs: str) -> float:
     """Mean over the batches at which both fit of the throughput of one system over that of another; NaN without any."""
     rates = {key: found.samples_per_s for key, found in outcomes.items() if found.feasible}

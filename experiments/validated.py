@@ -3,10 +3,10 @@
 validation.json           the device, and for each model what stands in no other file; written last
 machine.toml              the device and its host
 calibration.json          fitted to the traces of all models
-comparisons.json, .csv    predicted beside measured, one row a model
-NAME.trace.parquet        ops, copies and launches as recorded
-NAME.plan                 the plan that ran
-NAME.timeline             the median of its runs
+comparisons.json, .csv    predicted beside measured, one row a plan
+MODEL.trace.parquet       ops, copies and launches as recorded
+MODEL.PLAN.plan           the plan that ran
+MODEL.PLAN.timeline       the median of its runs
 """
 
 import os
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from stepsim.costmodels import Calibration
 from stepsim.errors import FileError
@@ -33,19 +34,33 @@ MANIFEST = "validation.json"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ValidatedModel:
-    """One model on the device: what was recorded, what ran, and how it compares.
+class ValidatedPlan:
+    """One plan on the device: what ran, and how it compares.
 
     ``allocated_peak_bytes`` is the peak of PyTorch's allocator, with workspaces, rounding and whatever else was there;
-    None on a CPU. ``eager_max_abs_difference`` is how far plain PyTorch is from itself when it repeats the step.
+    None on a CPU.
     """
 
-    trace: Trace
     plan: Plan
     measured: Timeline
     comparison: Comparison
     allocated_peak_bytes: int | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ValidatedModel:
+    """One model on the device: what was recorded, and its plans by name.
+
+    ``eager_max_abs_difference`` is how far plain PyTorch is from itself when it repeats the step.
+    """
+
+    trace: Trace
+    plans: Mapping[str, ValidatedPlan]
     eager_max_abs_difference: float
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        return [plan.comparison for plan in self.plans.values()]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,18 +72,25 @@ class Validation:
     calibration: Calibration
     models: Mapping[str, ValidatedModel]
 
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Of all plans, model by model."""
+        return [comparison for model in self.models.values() for comparison in model.comparisons]
+
     def table(self) -> pd.DataFrame:
-        """One row a model: predicted beside measured, in seconds and bytes."""
-        keys = ("workload", "predicted_s", "measured_s", "step_error", "predicted_peak_bytes", "measured_peak_bytes")
+        """One row a plan: predicted beside measured, in seconds and bytes."""
+        step = ("workload", "strategy", "limit_bytes", "predicted_s", "measured_s", "step_error")
+        peak = ("predicted_peak_bytes", "measured_peak_bytes")
         rows = []
         for model in self.models.values():
-            facts = model.comparison.as_json()
-            row = {key: facts[key] for key in keys}
-            row["allocated_peak_bytes"] = model.allocated_peak_bytes
-            row["gradient_max_abs_difference"] = facts["gradient_max_abs_difference"]
-            row["eager_max_abs_difference"] = model.eager_max_abs_difference
-            rows.append(row)
-        return pd.DataFrame(rows)
+            for plan in model.plans.values():
+                facts = plan.comparison.as_json()
+                row = {key: facts[key] for key in (*step, *peak)}
+                row["allocated_peak_bytes"] = plan.allocated_peak_bytes
+                row["gradient_max_abs_difference"] = facts["gradient_max_abs_difference"]
+                row["eager_max_abs_difference"] = model.eager_max_abs_difference
+                rows.append(row)
+        return pd.DataFrame(rows).astype({"limit_bytes": "Int64", "allocated_peak_bytes": "Int64"})
 
 
 def save_validation(validation: Validation, folder: Path) -> None:
@@ -86,16 +108,17 @@ def save_validation(validation: Validation, folder: Path) -> None:
 def _write(validation: Validation, folder: Path) -> None:
     save_machine(validation.machine, folder / "machine.toml")
     validation.calibration.save(folder / "calibration.json")
-    save_comparisons([model.comparison for model in validation.models.values()], folder / "comparisons.json")
+    save_comparisons(validation.comparisons, folder / "comparisons.json")
     write_bytes(folder / "comparisons.csv", validation.table().to_csv(index=False).encode())
     facts: dict[str, Any] = {}
     for name, model in validation.models.items():
         model.trace.save(folder / f"{name}.trace.parquet")
-        model.plan.save(folder / f"{name}.plan")
-        model.measured.save(folder / f"{name}.timeline")
+        for strategy, plan in model.plans.items():
+            plan.plan.save(folder / f"{name}.{strategy}.plan")
+            plan.measured.save(folder / f"{name}.{strategy}.timeline")
         facts[name] = {
-            "allocated_peak_bytes": model.allocated_peak_bytes,
             "eager_max_abs_difference": model.eager_max_abs_difference,
+            "allocated_peak_bytes": {strategy: plan.allocated_peak_bytes for strategy, plan in model.plans.items()},
         }
     write_json(folder / MANIFEST, {"format": FORMAT, "device": validation.device, "models": facts})
 
@@ -104,10 +127,20 @@ def load_validation(folder: Path) -> Validation:
     """What `save_validation` wrote. Raises `FileError` for a folder that holds no whole validation."""
     path = folder / MANIFEST
     manifest = read_json(path, FORMAT)
-    comparisons = load_comparisons(folder / "comparisons.json")
-    models, wanted = manifest.get("models"), [comparison.workload for comparison in comparisons]
-    if not isinstance(models, dict) or list(models) != wanted:
-        raise FileError(path, "models", models, f"must be those of comparisons.json, {wanted}")
+    models = _facts(path, manifest.get("models"))
+    comparisons = {(one.workload, one.strategy): one for one in load_comparisons(folder / "comparisons.json")}
+    named = [(name, plan) for name, facts in models.items() for plan in facts.allocated_peak_bytes]
+    if named != list(comparisons):
+        raise FileError(path, "models", named, f"must have the plans of comparisons.json, {list(comparisons)}")
+
+    def plan_of(name: str, strategy: str, allocated_bytes: int | None) -> ValidatedPlan:
+        return ValidatedPlan(
+            plan=Plan.load(folder / f"{name}.{strategy}.plan"),
+            measured=Timeline.load(folder / f"{name}.{strategy}.timeline"),
+            comparison=comparisons[name, strategy],
+            allocated_peak_bytes=allocated_bytes,
+        )
+
     return Validation(
         device=str(manifest.get("device")),
         machine=load_machine(folder / "machine.toml"),
@@ -115,24 +148,28 @@ def load_validation(folder: Path) -> Validation:
         models={
             name: ValidatedModel(
                 trace=Trace.load(folder / f"{name}.trace.parquet"),
-                plan=Plan.load(folder / f"{name}.plan"),
-                measured=Timeline.load(folder / f"{name}.timeline"),
-                comparison=comparison,
-                **_facts(path, name, facts),
+                plans={plan: plan_of(name, plan, found) for plan, found in facts.allocated_peak_bytes.items()},
+                eager_max_abs_difference=facts.eager_max_abs_difference,
             )
-            for (name, facts), comparison in zip(models.items(), comparisons, strict=True)
+            for name, facts in models.items()
         },
     )
 
 
-def _facts(path: Path, name: str, facts: object) -> dict[str, Any]:
-    """What the manifest says of one model. Raises `FileError`."""
-    keys = ("allocated_peak_bytes", "eager_max_abs_difference")
-    if not isinstance(facts, dict) or set(facts) != set(keys):
-        raise FileError(path, f"models.{name}", facts, f"must hold {' and '.join(keys)}")
-    allocated_bytes, difference = (facts[key] for key in keys)
-    if not (allocated_bytes is None or isinstance(allocated_bytes, int)):
-        raise FileError(path, f"models.{name}.{keys[0]}", allocated_bytes, "must be whole or null")
-    if not isinstance(difference, int | float):
-        raise FileError(path, f"models.{name}.{keys[1]}", difference, "must be a number")
-    return facts
+class _Facts(BaseModel):
+    """What the manifest says of one model; bytes by plan."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    eager_max_abs_difference: float
+    allocated_peak_bytes: dict[str, int | None]
+
+
+def _facts(path: Path, models: object) -> dict[str, _Facts]:
+    """By model. Raises `FileError`."""
+    try:
+        return TypeAdapter(dict[str, _Facts]).validate_python(models)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(["models", *map(str, first["loc"])])
+        raise FileError(path, field, first["input"], first["msg"].lower()) from error

@@ -1,5 +1,6 @@
 """Replay a recorded trace: rebuild its run as a plan, simulate it, and compare each step with what was recorded."""
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from stepsim.costmodels import RecordedCosts
 from stepsim.errors import FileError
 from stepsim.machines import Machine
 from stepsim.simulator import simulate
+from stepsim.tables import read_meta
 from stepsim.timeline import Timeline
 from stepsim.traces.detect import form_of, head_of
 from stepsim.traces.explained import explained
@@ -96,11 +98,27 @@ def replay(path: Path) -> Replay:
 
 
 def _refuse_others(path: Path) -> None:
-    """Say what a file of another known format is; of what is not known, the reader says what is wrong with it."""
-    form = form_of(head_of(path))
+    """Say what a file of another kind is; of JSON that is not known, the reader says what is wrong with it."""
+    head = head_of(path)
+    form, ours = form_of(head), _format_of_ours(path, head)
     if form is not None and form.read is not read_kineto:
-        wanted = "must be the Kineto trace that torch.profiler exported"
-        raise FileError(path, "format", None, f"{wanted}: this is a {form.name}, which stepsim traces show prints")
+        seems = f"a {form.name}, which stepsim traces show prints"
+    elif ours is not None:
+        seems = f"a {ours}, which stepsim show prints"
+    elif form is None and head.lstrip()[:1] not in (b"{", b"["):
+        seems = f"no JSON, it begins with {head[:20]!r}"
+    else:
+        return
+    wanted = "must be the Kineto trace that torch.profiler exported, JSON or its gzip"
+    raise FileError(path, "format", None, f"{wanted}: this is {seems}")
+
+
+def _format_of_ours(path: Path, head: bytes) -> str | None:
+    """What a file of stepsim says that it is: a zip of tables, or JSON."""
+    if head.startswith(b"PK"):
+        return str((read_meta(path) or {}).get("format", "zip archive"))
+    told = re.search(rb'"format": ?"(stepsim-\w+)"', head)
+    return told and told[1].decode()
 
 
 def run_again(rebuilt: Rebuilt, machine: Machine) -> Timeline:

@@ -18,12 +18,14 @@ from stepsim.timeline import Timeline
 from stepsim.units import format_bytes, format_seconds
 from stepsim.validation import Comparison, load_comparisons
 from stepsim.workloads import Workload
+from stepsim.workloads.shipped import file_of
 
 ROWS_SHOWN = 20
 
 
 def show(path: Path, console: Console) -> None:
-    """Print ``path`` on ``console``. Raises `FileError` for a file that stepsim does not know."""
+    """Print ``path``, or the shipped workload of that name. Raises `FileError` for a file of no known format."""
+    path = file_of(path)
     form = _format(path)
     if not isinstance(form, str) or form not in _SHOWERS:
         raise FileError(path, "format", form, f"must be one of {', '.join(sorted(_SHOWERS))}")

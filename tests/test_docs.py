@@ -109,7 +109,7 @@ def named(first, rest):
 def test_the_commands_of_a_page_exist_with_their_options(page):
     for verb, rest in commands_of(page):
         known = {option for parameter in named(verb, rest).params for option in parameter.opts}
-        used = set(re.findall(r"(?<=\s)--?[a-z]+", rest))
+        used = set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest))
 
         assert used <= known, f"stepsim {verb}{rest}"
 

@@ -37,6 +37,23 @@ def test_a_shipped_workload_is_planned_at_any_batch_by_its_name():
     assert peaks[1000] > saved_bytes(at[1000])
 
 
+def test_a_shipped_workload_is_shown_by_its_name_unless_a_file_has_it(here):
+    shown = done("show", "alexnet").out
+    (here / "alexnet").write_text("{")
+
+    assert shown.startswith("workload alexnet, batch ")
+    assert refused("show", "alexnet").startswith("alexnet: ")
+
+
+def test_a_plan_is_found_where_the_step_that_keeps_everything_exceeds_the_device():
+    ran = done(
+        "plan", "vgg16_cifar", "--batch", 8000, "--machine", "rtx_2080_ti", "--strategy", "vdnn-dynamic", "--json"
+    )
+
+    assert ran.facts["feasible"]
+    assert ran.facts["predicted_peak_bytes"] < saved_bytes(load_workload("vgg16_cifar").at_batch(8000))
+
+
 def planned(*arguments):
     return done("plan", *arguments, "--machine", "rtx_2080_ti", "--strategy", "keep-all", "--json")
 

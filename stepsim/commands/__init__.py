@@ -8,7 +8,8 @@ from stepsim.commands.calibrations import calibrations
 from stepsim.commands.imports import import_
 from stepsim.commands.machines import machines
 from stepsim.commands.on_machine import capture, demo, execute, record, validate
-from stepsim.commands.on_paper import fit, plan, replay, show, simulate
+from stepsim.commands.on_paper import fit, replay, show, simulate
+from stepsim.commands.planning import plan
 from stepsim.commands.workloads import workloads
 
 

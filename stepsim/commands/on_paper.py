@@ -20,21 +20,19 @@ from stepsim.commands.options import (
     PlanFile,
     SharingName,
     TimelineOutput,
-    WorkloadFile,
     machine_and_costs,
     print_json,
     print_result,
 )
 from stepsim.commands.outputs import check_outputs, check_picture
-from stepsim.errors import InfeasibleError, StepsimError, StoppedError
-from stepsim.units import format_bytes, format_seconds, parse_bytes
+from stepsim.errors import StoppedError
+from stepsim.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from stepsim.machines import Machine
     from stepsim.plan import Costs, Plan
     from stepsim.timeline import Timeline
 
-SEARCH_LIMIT_S = 60.0
 LONG_ROWS = 100_000
 """From so many rows on a run takes long enough to show its progress."""
 MOST_DEVICES = 8
@@ -57,71 +55,6 @@ def fit(
     told = ", ".join(f"{name} {error:.1%}" for name, error in errors.items())
     facts = {"calibration": str(output), "machine": calibration.machine, "errors": errors}
     print_result(f"calibration of {calibration.machine}: {told} -> {output}", facts, as_json)
-
-
-def plan(
-    workload: WorkloadFile,
-    machine: MachineName,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            help="keep-all, greedy, greedy-swap, greedy-recompute, home, home-extended, vdnn-all, "
-            "vdnn-conv, vdnn-dynamic, vdnn-every, vdnn-single-conv, superneurons, superneurons-no-cache, "
-            "superneurons-in-time, superneurons-no-reuse, capuchin, capuchin-5, capuchin-best, chen-sqrt, "
-            "chen-greedy, checkmate, checkmate-rounded or refined."
-        ),
-    ] = "greedy",
-    memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Limit, such as 8GiB; by default, and at most, all of the device's."),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Batch size to plan for; by default that of the workload.")
-    ] = None,
-    calibration: CalibrationFile = None,
-    output: Output = Path("step.plan"),
-    as_json: AsJson = False,
-) -> None:
-    """Search for a plan of one step within a memory limit. One that misses the limit is not written."""
-    from stepsim.report import report
-    from stepsim.simulator import simulate as simulating
-    from stepsim.strategies import STRATEGIES
-    from stepsim.strategies.memory.lowering import computing_device
-    from stepsim.workloads.shipped import load_workload
-
-    check_outputs([output], [workload, machine, calibration])
-    if strategy not in STRATEGIES:
-        raise StepsimError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    described, costs, worth = machine_and_costs(machine, calibration)
-    has_bytes = described.device(computing_device(described)).memory_bytes
-    limit_bytes = has_bytes if memory is None else min(has_bytes, parse_bytes(memory))
-    step = load_workload(workload)
-    step = step if batch is None else step.at_batch(batch)
-    proposal = STRATEGIES[strategy].plan(
-        step,
-        described,
-        costs,
-        memory_bytes=limit_bytes,
-        evaluate=lambda candidate: report(simulating(candidate, described, costs), candidate),
-        time_limit_s=SEARCH_LIMIT_S,
-    )
-    peak, limit = format_bytes(proposal.predicted_peak_bytes), format_bytes(limit_bytes)
-    if not proposal.feasible:
-        raise InfeasibleError(f"{workload}: memory limit {limit} is below what {strategy} reaches: {peak}")
-    proposal.plan.save(output)
-    facts = {
-        "strategy": proposal.strategy,
-        "feasible": proposal.feasible,
-        "complete": proposal.complete,
-        "predicted_s": proposal.predicted_s,
-        "predicted_peak_bytes": proposal.predicted_peak_bytes,
-        "search_seconds": proposal.search_seconds,
-        "plan": str(output),
-    }
-    if proposal.lower_bound_s is not None:
-        facts["lower_bound_s"] = proposal.lower_bound_s
-    told = f"{format_seconds(proposal.predicted_s)} a step ({worth})"
-    print_result(f"{strategy}: {told}, peak {peak} of {limit} -> {output}", facts, as_json)
 
 
 def simulate(
@@ -256,7 +189,10 @@ def replay(
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any of them: its content says which.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Any of them: its content says which. Or a name of stepsim workloads."),
+    ],
 ) -> None:
     """Print a machine, workload, trace, calibration, plan, timeline or comparison."""
     from stepsim.show import show as showing

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def workloads(as_json: AsJson = False) -> None:
-    """List the captured workloads that ship, with what one sample takes. Their names serve wherever a file does."""
+    """List the captured workloads that ship, with what one sample takes; plan and show take their names as files."""
     from stepsim.text_table import print_table
     from stepsim.workloads.shipped import SHIPPED, load_workload
 

@@ -1,5 +1,6 @@
 """Strategies: (Workload, Machine, Costs) in, a Proposal out. One strategy, one file."""
 
+from stepsim.strategies.least_memory import LeastMemory, Search, least_memory
 from stepsim.strategies.memory.capuchin import Capuchin
 from stepsim.strategies.memory.greedy import Greedy
 from stepsim.strategies.memory.home.strategy import Home, HomeExtended
@@ -9,6 +10,7 @@ from stepsim.strategies.memory.remat.chen import Chen
 from stepsim.strategies.memory.remat.strategy import Checkmate
 from stepsim.strategies.memory.schedule import Action
 from stepsim.strategies.memory.superneurons import SuperNeurons
+from stepsim.strategies.memory.swapadvisor.strategy import SwapAdvisor
 from stepsim.strategies.memory.vdnn import VDnn, VDnnDynamic
 from stepsim.strategies.proposal import Evaluate, Proposal, Strategy
 
@@ -35,8 +37,21 @@ STRATEGIES: dict[str, Strategy] = {
     "chen-greedy": Chen(),
     "checkmate": Checkmate(),
     "checkmate-rounded": Checkmate(name="checkmate-rounded", rounded=True),
+    "swapadvisor": SwapAdvisor(),
     "refined": Refined(),
 }
 """What the command line knows by name."""
 
-__all__ = ["STRATEGIES", "Evaluate", "Greedy", "Home", "HomeExtended", "KeepAll", "Proposal", "Strategy"]
+__all__ = [
+    "STRATEGIES",
+    "Evaluate",
+    "Greedy",
+    "Home",
+    "HomeExtended",
+    "KeepAll",
+    "LeastMemory",
+    "Proposal",
+    "Search",
+    "Strategy",
+    "least_memory",
+]

@@ -10,7 +10,10 @@ from stepsim.report import Report
 from stepsim.workloads import Workload
 
 Evaluate = Callable[[Plan], Report]
-"""Scores a candidate plan; the caller gives it, so that strategies need no simulator."""
+"""Scores a candidate plan; the caller gives it, so that strategies need no simulator.
+
+Searches compare plans that exceed the memory limit, too: it must score them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,5 +47,8 @@ class Strategy(Protocol):
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        """A plan for one step of ``workload`` whose peak on the computing device is at most ``memory_bytes``."""
+        """A plan for one step of ``workload`` whose peak on the computing device is at most ``memory_bytes``.
+
+        Raises `StepsimError` for limits that are none: below 0, NaN, or larger than any can be.
+        """
         ...

@@ -21,7 +21,18 @@ OPTIONS = {
     "record": ["FACTORY", "--batch", "--repeats", "--device", "--threads", "--output", "-o", "--json"],
     "import": ["FILE", "--output", "-o", "--json"],
     "fit": ["TRACE", "--output", "-o", "--json"],
-    "plan": ["WORKLOAD", "--machine", "--strategy", "--memory", "--batch", "--calibration", "--output", "-o", "--json"],
+    "plan": [
+        "WORKLOAD",
+        "--machine",
+        "--strategy",
+        "--memory",
+        "--batch",
+        "--time-limit",
+        "--calibration",
+        "--output",
+        "-o",
+        "--json",
+    ],
     "simulate": [
         "PLAN",
         "--machine",
@@ -107,6 +118,12 @@ def test_the_version_is_that_of_the_package():
     assert done("--version").out == f"stepsim {__version__}\n"
 
 
+def test_the_package_runs_as_the_command():
+    ran = subprocess.run([sys.executable, "-m", "stepsim", "--version"], capture_output=True, text=True, cwd=ROOT)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"stepsim {__version__}\n", "")
+
+
 def test_help_loads_nothing_heavy():
     program = (
         "import sys; from stepsim.cli import main; main(['--help']); main(['plan', '--help']); "
@@ -148,6 +165,11 @@ def test_nothing_is_coloured_when_piped(files):
         (["plan", "w.json", "--machine", "this_cpu", "--memory", "-1"], "a size looks like 8GiB"),
         (["plan", "w.json", "--machine", "this_cpu", "--memory", "9" * 400], "a size looks like 8GiB"),
         (["plan", "w.json", "--machine", "this_cpu", "--memory"], "--memory"),
+        (["plan", "w.json", "--machine", "this_cpu", "--memory", "nan"], "a size looks like 8GiB"),
+        (["plan", "w.json", "--machine", "this_cpu", "--time-limit", "soon"], "'--time-limit'"),
+        (["plan", "alexnet", "--machine", "v100_pcie", "--time-limit", "-1"], "time limit: must be 0 to 1e+09 seconds"),
+        (["plan", "alexnet", "--machine", "v100_pcie", "--time-limit", "nan"], "seconds, got nan"),
+        (["plan", "alexnet", "--machine", "v100_pcie", "--time-limit", "1e12"], "seconds, got 1000000000000.0"),
         (["capture", FACTORY, "--batch", "0"], "'--batch'"),
         (["capture", FACTORY, "--batch", "two"], "'--batch'"),
         (["record", FACTORY, "--repeats", "1"], "'--repeats'"),

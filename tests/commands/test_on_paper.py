@@ -196,6 +196,31 @@ def test_a_limit_below_what_any_plan_reaches_is_refused_and_nothing_is_written(f
     assert message.startswith(f"{files.workload}: memory limit 1.00 KiB is below what greedy reaches: ")
 
 
+@pytest.mark.parametrize("strategy", ["keep-all", "greedy", "vdnn-all"])
+def test_the_smallest_limit_that_is_told_works_and_one_byte_less_does_not(files, here, strategy):
+    told = ("plan", files.workload, *priced(files), "--strategy", strategy)
+    message = refused(*told, "--memory", "1")
+    least_bytes = int(re.search(r"the smallest limit that works is (\d+) \(", message)[1])
+
+    refused(*told, "--memory", least_bytes - 1)
+    ran = done(*told, "--memory", least_bytes, "--json")
+
+    assert ran.facts["predicted_peak_bytes"] <= least_bytes
+
+
+def test_a_search_that_was_stopped_says_so(files, here):
+    ran = done("plan", files.workload, *priced(files), "--strategy", "refined", "--time-limit", "0", "--json")
+
+    assert ran.facts["complete"] is False
+    assert ", the best found in 0 s, peak " in ran.out
+
+
+def test_a_limit_that_a_stopped_search_misses_is_answered_with_one_that_works(files, here):
+    message = refused("plan", files.workload, *priced(files), "--memory", "22KiB", "--time-limit", "0")
+
+    assert re.search(r"is below what greedy reaches in 0 s: \d+ \(.*\) works, less may in more time$", message)
+
+
 def test_a_plan_that_exceeds_the_machine_is_refused(files, here):
     tight = files.machine.read_text().replace("[[devices]]", "[[devices]]", 1)
     start = tight.index("memory_bytes = ")
@@ -230,14 +255,15 @@ def a_trace():
 
 
 TRACES = {
-    "not JSON": (b"kernels, many", "is not JSON"),
+    "not JSON": (b"kernels, many", "JSON or its gzip: this is no JSON, it begins with b'kernels, many'"),
+    "damaged JSON": (b'{"kernels":', "is not JSON"),
     "truncated gzip": (gzip.compress(json.dumps(KINETO).encode())[:-20], "gzip: is truncated or damaged"),
     "no events": (b"{}", "traceEvents: is missing"),
     "no kernels": (json.dumps({"traceEvents": KINETO["traceEvents"][:2]}).encode(), "kernels: must be >= 1"),
     "empty": (b"", "file: is empty"),
     "a trace of ours": (
         a_trace(),
-        "must be the Kineto trace that torch.profiler exported: this is a stepsim trace, which",
+        "must be the Kineto trace that torch.profiler exported, JSON or its gzip: this is a stepsim trace, which",
     ),
     "a log": (b"cpu_to_gpu0_by_dma 25.6\n", "this is a bandwidth log, which stepsim traces show prints"),
 }
@@ -252,6 +278,11 @@ def test_a_trace_that_cannot_be_replayed_is_refused_by_file_and_field(here, trac
 
     assert message.startswith("t.json: ")
     assert problem in message
+
+
+@pytest.mark.parametrize("kind", ["plan", "timeline", "workload", "calibration", "comparison"])
+def test_a_file_of_ours_that_is_no_trace_is_named_as_what_it_is(here, files, kind):
+    assert f"this is a stepsim-{kind}, which stepsim show prints" in refused("replay", getattr(files, kind))
 
 
 @pytest.mark.parametrize("engine", ["reference", "compiled"])

@@ -1,5 +1,6 @@
 """Workloads by hand: chains whose bytes and seconds can be added up on paper."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from stepsim.workloads import Op, Phase, Role, Tensor, Workload
@@ -53,3 +54,28 @@ def chain(length: int, size_bytes: int = 10, *, in_place: frozenset[int] = froze
         ops=(*forward, *backward),
         loss=length + 1,
     )
+
+
+def accumulated(workload: Workload, passes: int) -> Workload:
+    """Forward and backward as often as that, each on tensors of its own, before the update: gradients add up.
+
+    What a further pass makes comes after all tensors so far, in the order in which the first made it.
+    """
+    once = [each for each in workload.ops if each.phase is not Phase.UPDATE]
+    tensors, ops = [*workload.tensors], [*once]
+    for number in range(2, passes + 1):
+        own = {made: len(tensors) + place for place, made in enumerate(sorted(workload.producer))}
+        tensors += [replace(tensors[made], name=f"{tensors[made].name}@{number}") for made in own]
+        ops += [_on_other_tensors(each, own, f"@{number}") for each in once]
+        for total in workload.gradients.values():
+            add = op(f"add{total}@{number}", Phase.BACKWARD, (total, own[total]), ())
+            ops.append(replace(add, mutates=(total,)))
+    updates = (each for each in workload.ops if each.phase is Phase.UPDATE)
+    return replace(workload, tensors=tuple(tensors), ops=(*ops, *updates))
+
+
+def _on_other_tensors(op: Op, others: Mapping[int, int], suffix: str) -> Op:
+    inputs, outputs, mutates = (
+        tuple(others.get(tensor, tensor) for tensor in tensors) for tensors in (op.inputs, op.outputs, op.mutates)
+    )
+    return replace(op, name=op.name + suffix, inputs=inputs, outputs=outputs, mutates=mutates)

@@ -1,6 +1,7 @@
 """Checkmate's program against every table of a small problem, and what its schedules become."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,31 @@ def test_rounding_fits_the_budget_and_is_no_better_than_the_optimum() -> None:
             assert rounded.bound_s <= exact.schedule.seconds(problem) + 1e-9
 
 
+def test_what_is_kept_in_full_is_kept_at_any_threshold() -> None:
+    problem = problem_of(5)
+
+    found = solve_rounded(problem, 10**6, time_limit_s=60, cuts=(0.0,), thresholds=(1.0,))
+
+    assert found.schedule is not None
+    assert found.schedule.seconds(problem) == len(problem)
+
+
+@pytest.mark.parametrize("budget_bytes", [53, 61, 85])
+def test_further_relaxations_never_give_more_work_and_only_the_uncut_one_proves_a_bound(budget_bytes: int) -> None:
+    problem = problem_of(6)
+
+    exact = solve(problem, budget_bytes, time_limit_s=60).schedule
+    once = solve_rounded(problem, budget_bytes, time_limit_s=60, cuts=(0.1,))
+    several = solve_rounded(problem, budget_bytes, time_limit_s=60)
+
+    assert exact is not None
+    assert once.bound_s == len(problem)
+    assert once.bound_s - 1e-9 <= several.bound_s <= exact.seconds(problem) + 1e-9
+    if once.schedule is not None:
+        assert several.schedule is not None
+        assert several.schedule.seconds(problem) <= once.schedule.seconds(problem)
+
+
 def test_less_room_never_takes_less_work() -> None:
     problem = problem_of(4)
 
@@ -155,3 +181,14 @@ def test_what_writes_in_place_is_kept() -> None:
     kinds = proposal.plan.tasks.kind == TaskKind.RECOMPUTE
     again = {proposal.plan.work.kind[work] for work in proposal.plan.tasks.work[kinds].tolist()}
     assert "F2" not in again
+
+
+def test_what_draws_random_numbers_runs_again_like_anything_else() -> None:
+    """It draws the same numbers the second time."""
+    workload = chain(6)
+    drawing = replace(workload, ops=tuple(replace(op, random=op.phase is Phase.FORWARD) for op in workload.ops))
+
+    found = propose(Checkmate(), drawing, 61)
+
+    assert count(found, TaskKind.RECOMPUTE) > 0
+    assert found.predicted_s == propose(Checkmate(), workload, 61).predicted_s

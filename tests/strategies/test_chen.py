@@ -10,7 +10,9 @@ from small_workloads import chain
 
 from stepsim.plan import TaskKind
 from stepsim.strategies.memory.remat.chen import Chen, split_points
+from stepsim.strategies.memory.schedule import forward_only
 from stepsim.workloads import Workload
+from stepsim.workloads.shipped import load_workload
 
 
 def kept_layers(chen: Chen, workload: Workload, layers: int) -> list[list[int]]:
@@ -79,3 +81,16 @@ def test_it_has_a_plan_for_any_graph_and_never_swaps(workload: Workload) -> None
 
         assert proposal.feasible == (proposal.predicted_peak_bytes <= 40)
         assert count(proposal, TaskKind.SWAP_OUT) == 0
+
+
+def test_dropping_what_only_the_forward_pass_reads_takes_a_policy_to_a_lower_peak() -> None:
+    """Outputs of batch norms: segments that are computed again from them would hold them all along."""
+    workload = load_workload("resnet50").at_batch(8)
+    passing = forward_only(workload)
+    outside = sum(t.size_bytes for i, t in enumerate(workload.tensors) if i not in workload.producer)
+
+    proposal = propose(Chen(), workload, outside)
+    staying = [policy for policy in Chen().policies(workload) if not policy.keys() & passing]
+
+    least_bytes = min(peak_bytes(workload, policy) for policy in staying)
+    assert proposal.predicted_peak_bytes - outside < 0.9 * (least_bytes - outside)

@@ -90,6 +90,17 @@ def test_a_full_memory_stops_it() -> None:
     assert moved_up(workload, rows, up, 0) == rows
 
 
+def test_none_comes_before_the_last_use_of_the_copy_that_goes_out() -> None:
+    """x0 goes out as soon as it was made, and F1 still reads it then."""
+    workload = chain(4)
+    made, used, out, *others = swapped(workload, 1)
+
+    rows = [made, out, used, *others]
+    up = dict.fromkeys([number for number, row in enumerate(rows) if row.kind is TaskKind.SWAP_IN], 0)
+
+    assert before_which(workload, moved_up(workload, rows, up, UNLIMITED)) == {1: "F2"}
+
+
 @given(step=steps(Action.SWAP, Action.RECOMPUTE))
 def test_only_swap_ins_move_and_no_limit_is_passed_on_the_way(step: tuple[Workload, Policy, int]) -> None:
     workload, policy, memory_bytes = step

@@ -16,6 +16,7 @@ from stepsim.costmodels import GivenCosts
 from stepsim.plan import TaskKind
 from stepsim.strategies import Greedy
 from stepsim.strategies.memory import greedy
+from stepsim.strategies.memory import propose as beginning
 from stepsim.strategies.memory.lowering import plan_for_policy
 from stepsim.strategies.memory.schedule import Action, candidates
 from stepsim.workloads import Phase, Role, Workload
@@ -155,7 +156,8 @@ def test_a_search_that_runs_out_of_time_keeps_what_it_decided_until_then(monkeyp
     found = []
     for limit_s in range(0, 400, 8):
         ticks = count_up()
-        monkeypatch.setattr(greedy, "time", SimpleNamespace(monotonic=ticks.__next__))
+        for module in (greedy, beginning):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=ticks.__next__))
         proposal = propose(Greedy(), chain(6), 51, time_limit_s=limit_s)
         found.append((proposal.complete, len(decisions(proposal.plan)), proposal.feasible))
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proposing import MACHINE, decisions, peak_bytes, propose
 from random_workloads import workloads
-from small_workloads import chain
+from small_networks import CONVOLUTION, RELU, network
+from small_workloads import accumulated, chain
 
 from stepsim.costmodels import GivenCosts
 from stepsim.memory import memory_profile
@@ -25,7 +26,9 @@ every_strategy = pytest.mark.parametrize("name", STRATEGIES)
 UNCONDITIONAL = {name for name in STRATEGIES if name.startswith(("vdnn", "superneurons"))} - {"vdnn-dynamic"}
 """These do what their papers say whether there is room or not, and may not fit where others do."""
 
-TRIES_SEVERAL = {"vdnn-dynamic", "refined"} | {name for name in STRATEGIES if name.startswith("capuchin")}
+TRIES_SEVERAL = {"vdnn-dynamic", "swapadvisor", "refined"} | {
+    name for name in STRATEGIES if name.startswith("capuchin")
+}
 """These look at the simulated time of more than one plan."""
 
 FOR_CONVOLUTIONS = {"vdnn-dynamic"}
@@ -79,6 +82,19 @@ def test_a_proposal_says_of_its_plan_what_is_so(name: str, workload: Workload, s
     assert proposal.predicted_s >= len(workload.ops)
     assert proposal.complete
     assert proposal.plan == propose(STRATEGIES[name], workload, limit_bytes).plan
+
+
+@every_strategy
+@pytest.mark.parametrize("share", [0.7, 1.2])
+def test_a_step_that_accumulates_gradients_has_a_plan_that_keeps_its_word(name: str, share: float) -> None:
+    workload = accumulated(network(CONVOLUTION, RELU, CONVOLUTION, RELU), 2)
+    limit_bytes = int(share * peak_bytes(workload, {}))
+
+    proposal = propose(STRATEGIES[name], workload, limit_bytes)
+
+    assert proposal.predicted_peak_bytes == memory_profile(proposal.plan).peak_bytes("gpu0")
+    assert proposal.feasible == (proposal.predicted_peak_bytes <= limit_bytes)
+    assert proposal.predicted_s >= len(workload.ops)
 
 
 @every_strategy

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proposing import MACHINE, count, decisions, peak_bytes, propose
 from random_workloads import workloads
 from small_networks import without_saving
-from small_workloads import op, tensor
+from small_workloads import accumulated, op, tensor
 
 from stepsim.costmodels import GivenCosts
 from stepsim.memory import memory_profile
@@ -18,7 +18,7 @@ from stepsim.plan import TaskKind
 from stepsim.strategies.memory.prices import Prices, prices_of
 from stepsim.strategies.memory.rows import Row
 from stepsim.strategies.memory.schedule import Action
-from stepsim.strategies.memory.superneurons import SuperNeurons
+from stepsim.strategies.memory.superneurons import Offload, SuperNeurons
 from stepsim.workloads import Phase, Role, Workload
 from stepsim.workloads.shipped import load_workload
 from stepsim.workloads.storage import every_output_kept
@@ -230,13 +230,38 @@ def test_where_it_does_not_fit_all_segments_are_recomputed_for_every_layer() -> 
     assert found.plan == least.plan
 
 
+@pytest.mark.parametrize("offload", ["all", "in-time"])
+def test_where_gradients_accumulate_each_pass_moves_what_one_alone_does_and_when(offload: Offload) -> None:
+    """What a pass moves comes back one convolution ahead in its own backward pass, not in that of the pass before."""
+    workload = network(CONV, RELU, CONV, RELU, CONV, RELU, CONV)
+    strategy = SuperNeurons(offload=offload)
+
+    alone, twice = (rows(strategy, accumulated(workload, passes)) for passes in (1, 2))
+
+    def kinds(found: list[Row]) -> list[TaskKind]:
+        return [row.kind for row in found if row.kind not in (TaskKind.RELEASE, TaskKind.RECOMPUTE)]
+
+    assert kinds(twice) == 2 * kinds(alone)
+
+
+def test_a_cache_moves_in_each_pass_what_lacks_room_there() -> None:
+    """What the first pass made is gone by the second, so that moving it makes no room there."""
+    workload = network(*[CONV] * 6)
+    twice = accumulated(workload, 2)
+    enough, again = peak_bytes(twice, {}), len(workload.tensors)
+
+    found = [moved(SuperNeurons(), twice, enough - less) for less in (0, 1, 11)]
+
+    assert found == [[], [1, again], [1, 2, again, again + 1]]
+
+
 @st.composite
 def networks(draw: st.DrawFn) -> Workload:
-    """Random graphs of random kinds."""
+    """Random graphs of random kinds, run once or twice before the update."""
     workload = draw(workloads())
     kinds = st.sampled_from([CONV, NORM, RELU, LINEAR])
     ops = [replace(op, kind=draw(kinds)) if op.phase is Phase.FORWARD else op for op in workload.ops]
-    return replace(workload, ops=tuple(ops))
+    return accumulated(replace(workload, ops=tuple(ops)), draw(st.integers(1, 2), label="passes"))
 
 
 OPTIONS = st.builds(

@@ -18,7 +18,7 @@ from stepsim.strategies.memory.home.building import FEATURE_MAP_SHARE
 from stepsim.strategies.memory.lineage import Lineage
 from stepsim.strategies.memory.lowering import plan_for_rows
 from stepsim.strategies.memory.prices import Prices, prices_of
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import Copy, Row, resident_bytes, settle
 from stepsim.strategies.memory.schedule import Action, can_recompute, forward_only, order, schedule
 from stepsim.strategies.proposal import Evaluate, Proposal
@@ -76,12 +76,13 @@ class Capuchin:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         prices = prices_of(workload, machine, costs)
         trials = _Trials(workload, machine, prices, memory_bytes, evaluate, began_s + time_limit_s)
         decisions = list(self.decisions(workload, prices, memory_bytes))
         slacks = NINE_SLACKS if self.slack == "best" else (self.slack,)
-        found = {trials.enough(decisions, slack) for slack in slacks}
+        found = {trials.enough(decisions, slacks[0])}
+        found |= {trials.enough(decisions, slack) for slack in slacks[1:] if not trials.late()}
         least_bytes = min(found)[0]
         for lacking_bytes, number in sorted(found):
             if lacking_bytes == least_bytes:

@@ -14,16 +14,17 @@ from stepsim.workloads import Workload
 def moved_up(workload: Workload, rows: list[Row], places: Mapping[int, int], memory_bytes: int) -> list[Row]:
     """``rows``, not settled yet, with swap-in rows moved up: ``places`` tells for their number the row to stand before.
 
-    Where ``memory_bytes`` are exceeded on the way the row stops below, and where its own swap-out stands. The order of
-    the swap-ins does not change.
+    Where ``memory_bytes`` are exceeded on the way the row stops below, and where the copy that went out was used last.
+    The order of the swap-ins does not change.
     """
     level_bytes = live_bytes(workload, rows)
-    outs = {row.subject: number for number, row in enumerate(rows) if row.kind is TaskKind.SWAP_OUT}
+    last_use = {copy: number for number, row in enumerate(rows) for copy in row.reads}
+    gone = {row.subject: last_use[row.reads[0]] for row in rows if row.kind is TaskKind.SWAP_OUT}
     reached: dict[int, int] = {}
     for number in sorted(places, reverse=True):
         tensor, place = rows[number].subject, number
         size_bytes = workload.tensors[tensor].size_bytes
-        highest = max(places[number], outs[tensor] + 1)
+        highest = max(places[number], gone[tensor] + 1)
         while place > highest and level_bytes[place - 1] + size_bytes <= memory_bytes:
             place -= 1
         level_bytes[place:number] += size_bytes

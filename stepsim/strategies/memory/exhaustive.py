@@ -9,7 +9,7 @@ from stepsim.errors import WorkloadError
 from stepsim.machines import Machine
 from stepsim.plan import Costs
 from stepsim.strategies.memory.lowering import plan_for_policy
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import resident_bytes
 from stepsim.strategies.memory.schedule import Action, Policy, can_recompute, candidates, schedule
 from stepsim.strategies.proposal import Evaluate, Proposal
@@ -39,7 +39,7 @@ class Exhaustive:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         best: tuple[tuple[int, float], Policy] | None = None
         complete = True
         for policy in self.policies(workload):

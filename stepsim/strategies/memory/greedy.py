@@ -14,7 +14,7 @@ from stepsim.machines import Machine
 from stepsim.plan import Costs, TaskKind
 from stepsim.strategies.memory.lowering import plan_for_policy
 from stepsim.strategies.memory.prices import Prices, prices_of
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import Row, resident_bytes
 from stepsim.strategies.memory.schedule import Action, Policy, can_recompute, candidates, schedule
 from stepsim.strategies.proposal import Evaluate, Proposal
@@ -49,7 +49,7 @@ class Greedy:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         prices, deadline_s = prices_of(workload, machine, costs), began_s + time_limit_s
         search = _Search(workload, prices, memory_bytes, self.actions, deadline_s)
         complete = search.run(self.shortlist)

@@ -1,12 +1,11 @@
 """Keep everything: what plain PyTorch does."""
 
-import time
 from dataclasses import dataclass
 
 from stepsim.machines import Machine
 from stepsim.plan import Costs
 from stepsim.strategies.memory.lowering import plan_for_policy
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.proposal import Evaluate, Proposal
 from stepsim.workloads import Workload
 
@@ -25,6 +24,6 @@ class KeepAll:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         plan = plan_for_policy(workload, machine, {}, memory_bytes)
         return propose("keep-all", plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=True)

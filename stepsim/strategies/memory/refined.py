@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,13 @@ from stepsim.strategies.memory.home.strategy import HomeExtended
 from stepsim.strategies.memory.lower_bound import lower_bound_s
 from stepsim.strategies.memory.lowering import computing_device, plan_for_policy
 from stepsim.strategies.memory.prices import Prices, prices_of
+from stepsim.strategies.memory.propose import begin
 from stepsim.strategies.memory.schedule import Action
 from stepsim.strategies.proposal import Evaluate, Proposal, Strategy
 from stepsim.workloads import Workload
+
+if TYPE_CHECKING:
+    from stepsim.strategies.memory.home.swarm import Found
 
 WINDOWS = (1, 2, 4, 8, 16)
 """Ops between asking for a swapped tensor and its reader, that are tried."""
@@ -47,7 +52,8 @@ class Refined:
     """The best plan of ``rivals``, refined; see above.
 
     With ``accounting`` "caching" a plan fits where what PyTorch's caching allocator reserves for it does. It never
-    proposes a plan that takes longer than a rival's that fits. Complete: no single decision is left that helps.
+    proposes a plan that takes longer than a rival's that fits. Complete: rivals and swarms ended by themselves, and no
+    single decision is left that helps.
     """
 
     name: str = "refined"
@@ -68,27 +74,30 @@ class Refined:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         judge = _Judge(machine, evaluate, memory_bytes, self.accounting)
         judge.hear(plan_for_policy(workload, machine, {}, memory_bytes))
-        share_s = SHARE_OF_RIVALS * time_limit_s / max(len(self.rivals), 1)
+        share_s, complete = SHARE_OF_RIVALS * time_limit_s / max(len(self.rivals), 1), True
         for rival in self.rivals:
             proposal = rival.plan(
                 workload, machine, costs, memory_bytes=memory_bytes, evaluate=evaluate, time_limit_s=share_s
             )
             judge.hear(proposal.plan)
+            complete = complete and proposal.complete
         prices = prices_of(workload, machine, costs)
+        is_late = time.monotonic() > began_s + time_limit_s
+        bound_s = None if is_late else _bound_s(workload, prices, memory_bytes)
         search = _Search(workload, machine, home_problem(workload, prices), memory_bytes, judge)
-        complete = search.run(self.swarm, np.random.default_rng(self.seed), began_s + time_limit_s)
+        ended = search.run(self.swarm, np.random.default_rng(self.seed), began_s + time_limit_s)
         return Proposal(
             strategy=self.name,
             plan=judge.best,
             feasible=judge.verdict[0] == 0,
-            complete=complete,
+            complete=complete and ended,
             predicted_s=judge.verdict[1],
             predicted_peak_bytes=memory_profile(judge.best).peak_bytes(computing_device(machine)),
             search_seconds=time.monotonic() - began_s,
-            lower_bound_s=_bound_s(workload, prices, memory_bytes),
+            lower_bound_s=bound_s,
         )
 
 
@@ -141,21 +150,27 @@ class _Search:
             return True
         seeds = np.array([self._actions_of(plan) for plan in self.judge.plans], np.int8)
         best: tuple[Actions, int] | None = None
+        complete = True
         for number, window in enumerate(WINDOWS):
-            share_s = (deadline_s - time.monotonic()) / (len(WINDOWS) - number + 1)
-            actions = self._swarm(swarm, window, rng, time.monotonic() + share_s, seeds)
-            if actions is not None and self.judge.hear(self._plan(actions, window)):
-                best = actions, window
-        return best is None or self._polish(*best, deadline_s)
+            now_s = time.monotonic()
+            if now_s > deadline_s:
+                return False
+            share_s = (deadline_s - now_s) / (len(WINDOWS) - number + 1)
+            found = self._swarm(swarm, window, rng, now_s + share_s, seeds)
+            complete = complete and found.complete
+            if found.actions is not None and self.judge.hear(self._plan(found.actions, window)):
+                best = found.actions, window
+        polished = best is None or self._polish(*best, deadline_s)
+        return complete and polished
 
     def _swarm(
         self, swarm: Swarm, window: int, rng: np.random.Generator, deadline_s: float, seeds: NDArray[np.int8]
-    ) -> Actions | None:
+    ) -> "Found":
         from stepsim.strategies.memory.home.evaluator import Evaluator
         from stepsim.strategies.memory.home.swarm import search
 
         evaluator = Evaluator(self.problem, self.memory_bytes, Rules(prefetch_stages=window, penalty=True))
-        return search(evaluator, swarm, rng, deadline_s, seeds).actions
+        return search(evaluator, swarm, rng, deadline_s, seeds)
 
     def _polish(self, actions: Actions, window: int, deadline_s: float) -> bool:
         """Change single decisions while one helps in the full simulator."""

@@ -5,7 +5,6 @@ Wang et al., "SuperNeurons", PPoPP 2018, section 3.
     conv -> norm -> relu -> conv -> ...      out: what convolutions make; again: the segment of norm and relu
 """
 
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,7 +16,7 @@ from stepsim.strategies.memory.accesses import Gap, gaps
 from stepsim.strategies.memory.earlier import moved_up
 from stepsim.strategies.memory.lowering import plan_for_rows
 from stepsim.strategies.memory.prices import Prices, prices_of
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import Row, resident_bytes, settle
 from stepsim.strategies.memory.schedule import (
     Action,
@@ -75,7 +74,7 @@ class SuperNeurons:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         prices = prices_of(workload, machine, costs)
         found = list(self._fallbacks(workload, prices, memory_bytes))
         rows = min(found, key=lambda rows: max(0, _excess_bytes(workload, rows, memory_bytes)))
@@ -172,7 +171,8 @@ def _offloads(workload: Workload, policy: Policy) -> dict[int, list[int]]:
 def _a_convolution_ahead(workload: Workload, rows: list[Row]) -> dict[int, int]:
     """For the number of each swap-in row where the backward pass of the convolution above begins, if there is one.
 
-    Above what reads the tensor, and above that convolution if it is one that does.
+    Above what reads the tensor, and above that convolution if it is one that does. Where gradients accumulate, each
+    backward pass has convolutions of its own.
     """
     places: dict[int, int] = {}
     asked, began = list[int](), list[int]()
@@ -181,7 +181,10 @@ def _a_convolution_ahead(workload: Workload, rows: list[Row]) -> dict[int, int]:
         if row.kind is TaskKind.SWAP_IN:
             asked.append(number)
         if row.kind is TaskKind.COMPUTE:
-            before, convolved = convolved, _convolved(workload.ops[row.subject])
+            op = workload.ops[row.subject]
+            if op.phase is Phase.FORWARD:
+                began.clear()
+            before, convolved = convolved, _convolved(op)
             if convolved not in (None, before):
                 began.append(number)
             above = began if convolved is None else began[:-1]

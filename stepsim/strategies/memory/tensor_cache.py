@@ -34,13 +34,12 @@ def evicted(workload: Workload, rows: list[Row], tensors: Collection[int], memor
 
 
 def _away(workload: Workload, rows: list[Row], tensors: Collection[int]) -> dict[int, tuple[int, int]]:
-    """The last row of the forward pass that uses each tensor, and the next row that does."""
-    turn = max(number for number, row in enumerate(rows) if _is_forward(workload, row))
+    """The last row of a forward pass that uses each tensor, and the next row that does."""
     found: dict[int, tuple[int, int]] = {}
     for number, row in enumerate(rows):
         for tensor in {copy[0] for copy in (*row.reads, *row.writes)}.intersection(tensors):
             last, back = found.get(tensor, (number, len(rows)))
-            found[tensor] = (number, back) if number <= turn else (last, min(back, number))
+            found[tensor] = (number, len(rows)) if _is_forward(workload, row) else (last, min(back, number))
     return found
 
 

@@ -4,14 +4,13 @@ Rhu et al., "vDNN", MICRO 2016, section 3. Both streams are synchronised at the 
 so a layer takes as long as its copy, if that is longer.
 """
 
-import time
 from dataclasses import dataclass
 from typing import Literal
 
 from stepsim.machines import Machine
 from stepsim.plan import Costs
 from stepsim.strategies.memory.lowering import plan_for_policy, plan_for_rows
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import Row, settle
 from stepsim.strategies.memory.schedule import candidates
 from stepsim.strategies.memory.writer import Writer
@@ -54,7 +53,7 @@ class VDnn:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         rows = settle(workload, self.rows(workload), memory_bytes)
         plan = plan_for_rows(workload, machine, rows)
         return propose(self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=True)
@@ -94,7 +93,7 @@ class VDnnDynamic:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         plans = (
             plan_for_policy(workload, machine, {}, memory_bytes),
             *(

@@ -52,14 +52,18 @@ def path_of(name: str) -> Path:
     return FOLDER / f"{name}.json.gz"
 
 
+def file_of(name_or_path: str | Path) -> Path:
+    """The path, or where the shipped workload of that name is if no file is there."""
+    name, path = str(name_or_path), Path(name_or_path)
+    return path_of(name) if name in SHIPPED and not path.is_file() else path
+
+
 def load_workload(name_or_path: str | Path) -> Workload:
     """The workload in a file, or else the shipped one of that name.
 
     Raises `WorkloadError` for a name that is neither, and `FileError` for a file that holds no workload.
     """
-    path, name = Path(name_or_path), str(name_or_path)
+    path, name = file_of(name_or_path), str(name_or_path)
     if path.is_file() or path.suffix or path.name != name:
         return Workload.load(path)
-    if name not in SHIPPED:
-        raise WorkloadError(f"unknown workload {name!r}; known: {', '.join(SHIPPED)}, or a file of stepsim capture")
-    return Workload.load(path_of(name))
+    raise WorkloadError(f"unknown workload {name!r}; known: {', '.join(SHIPPED)}, or a file of stepsim capture")

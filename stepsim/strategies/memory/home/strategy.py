@@ -1,6 +1,5 @@
 """HOME as a strategy: as the paper has it, and extended."""
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +11,7 @@ from stepsim.strategies.memory.home.options import Rules, Swarm
 from stepsim.strategies.memory.home.problem import SWAP, HomeProblem
 from stepsim.strategies.memory.lowering import plan_for_policy
 from stepsim.strategies.memory.prices import prices_of
-from stepsim.strategies.memory.propose import propose
+from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.schedule import Policy
 from stepsim.strategies.proposal import Evaluate, Proposal
 from stepsim.workloads import Workload
@@ -41,7 +40,7 @@ class Home:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         problem = home_problem(workload, prices_of(workload, machine, costs))
         policy, complete = self._decide(problem, memory_bytes, began_s + time_limit_s)
         plan = plan_for_policy(workload, machine, policy, memory_bytes, self.rules.prefetch_stages)

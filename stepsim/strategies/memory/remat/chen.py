@@ -5,18 +5,17 @@ backward pass reaches it, and then stays until its last reader: one more forward
 """
 
 import math
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
 from stepsim.machines import Machine
 from stepsim.plan import Costs
-from stepsim.strategies.memory.lowering import plan_for_policy
+from stepsim.strategies.memory.lowering import plan_for_rows
 from stepsim.strategies.memory.prices import Prices, prices_of, seconds_of
-from stepsim.strategies.memory.propose import propose
-from stepsim.strategies.memory.rows import resident_bytes
-from stepsim.strategies.memory.schedule import Action, Policy, can_recompute, candidates, schedule
+from stepsim.strategies.memory.propose import begin, propose
+from stepsim.strategies.memory.rows import Row, resident_bytes, settle
+from stepsim.strategies.memory.schedule import Action, Policy, can_recompute, candidates, forward_only, order
 from stepsim.strategies.proposal import Evaluate, Proposal
 from stepsim.workloads import Phase, Workload
 
@@ -48,12 +47,12 @@ class Chen:
         evaluate: Evaluate,
         time_limit_s: float,
     ) -> Proposal:
-        began_s = time.monotonic()
+        began_s = begin(memory_bytes, time_limit_s)
         prices = prices_of(workload, machine, costs)
         trials = [_Trial.of(workload, policy, prices) for policy in self.policies(workload)]
         fitting = [trial for trial in trials if trial.peak_bytes <= memory_bytes]
         best = min(fitting, key=lambda t: t.seconds) if fitting else min(trials, key=lambda t: t.peak_bytes)
-        plan = plan_for_policy(workload, machine, best.policy, memory_bytes)
+        plan = plan_for_rows(workload, machine, best.rows)
         return propose(self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=True)
 
     def policies(self, workload: Workload) -> list[Policy]:
@@ -61,26 +60,27 @@ class Chen:
         points = split_points(workload, all_ops=self.all_ops)
         if self.square_root:
             every = max(1, math.isqrt(len(points)))
-            return [{}, _policy(workload, points[every - 1 :: every])]
+            return [{}, *_policies(workload, points[every - 1 :: every])]
         first = _walk(workload, points, 0)
         kept, largest = _sizes(workload, points, first)
         guess = math.sqrt(max(kept * largest, 1))
         bounds = [guess * 2 ** (step / (GRID - 1) - 0.5) for step in range(GRID)]
-        return [{}, *(_policy(workload, _walk(workload, points, bound)) for bound in (0, guess, *bounds))]
+        walks = (_walk(workload, points, bound) for bound in (0, guess, *bounds))
+        return [{}, *(policy for checkpoints in walks for policy in _policies(workload, checkpoints))]
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A policy with its peak and the seconds of all its rows."""
+    """The rows of a policy, their peak, and the seconds of all of them."""
 
-    policy: Policy
+    rows: list[Row]
     peak_bytes: int
     seconds: float
 
     @classmethod
     def of(cls, workload: Workload, policy: Policy, prices: Prices) -> Self:
-        rows = schedule(workload, policy, memory_bytes=0)
-        return cls(policy, max(resident_bytes(workload, rows)), seconds_of(rows, prices))
+        rows = list(settle(workload, order(workload, policy, 0), memory_bytes=0))
+        return cls(rows, max(resident_bytes(workload, rows)), seconds_of(rows, prices))
 
 
 def split_points(workload: Workload, *, all_ops: bool) -> list[int]:
@@ -119,7 +119,13 @@ def _made_bytes(workload: Workload, ops: Iterable[int]) -> int:
     return sum(workload.tensors[tensor].size_bytes for op in ops for tensor in workload.ops[op].outputs)
 
 
-def _policy(workload: Workload, checkpoints: Iterable[int]) -> Policy:
+def _policies(workload: Workload, checkpoints: Iterable[int]) -> list[Policy]:
+    """What no checkpoint makes is dropped: of what is saved, and with what only the forward pass reads or without.
+
+    The latter stays until its readers are computed again, if it is not dropped (any set may stay: Algorithm 2).
+    """
     kept = {tensor for op in checkpoints for tensor in workload.ops[op].outputs}
-    dropped = (tensor for tensor in candidates(workload) if tensor not in kept and can_recompute(workload, tensor))
-    return dict.fromkeys(dropped, Action.RECOMPUTE)
+    saved = [tensor for tensor in candidates(workload) if can_recompute(workload, tensor) and tensor not in kept]
+    passing = [tensor for tensor in forward_only(workload) if tensor not in kept]
+    choices = [saved, [*saved, *passing]] if passing else [saved]
+    return [dict.fromkeys(dropped, Action.RECOMPUTE) for dropped in choices]

@@ -82,7 +82,7 @@ def recomputation_of(workload: Workload, seconds: Sequence[float]) -> Recomputat
         size_bytes=np.array([sum(workload.tensors[tensor].size_bytes for tensor in op.outputs) for op in ops]),
         parents=[tuple(sorted({producer[tensor] for tensor in op.inputs if tensor in producer})) for op in ops],
         stays=np.array([bool(results & {*op.outputs}) for op in ops]),
-        last_run=np.array([node if op.mutates or op.random else len(nodes) - 1 for node, op in enumerate(ops)]),
+        last_run=np.array([node if op.mutates else len(nodes) - 1 for node, op in enumerate(ops)]),
         fixed_bytes=sum(tensor.size_bytes for i, tensor in enumerate(workload.tensors) if i not in workload.producer),
     )
 
