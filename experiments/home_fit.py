@@ -62,6 +62,17 @@ def _computing_ratio(model: str, constants: Constants) -> float:
     return batch / computing_s(model, batch, constants) / best
 
 
+def as_fast_as_published(model: str, constants: Constants) -> Constants:
+    """``constants`` with all efficiencies so that computing alone gives HOME's best throughput of ``model``."""
+    ratio = _computing_ratio(model, constants)
+    return replace(
+        constants,
+        compute_efficiency=constants.compute_efficiency / ratio,
+        memory_efficiency=constants.memory_efficiency / ratio,
+        depthwise_efficiency=constants.depthwise_efficiency / ratio,
+    )
+
+
 def keep_all_bytes(model: str, *, all_outputs: bool = True) -> tuple[float, float]:
     """Peak of keep-all as ``fixed + batch x each``, from two batches."""
     batches = (256, 512)
