@@ -2,7 +2,7 @@
 
 Reproduces: HOME (IEEE TC 2023), figure 6, HOME over vDNN alone.
 Claim:      the paper's means of HOME over vDNN, 3.58, 5.43, 4.47, 4.16, 3.35, 1.66, within 15 % (Inception v3 25 %).
-Needs:      nothing; about five minutes on two cores, no GPU.
+Needs:      nothing; about two minutes on two cores, no GPU.
 Writes:     home_kernels.csv and home_kernels.png in the output folder.
 
 In `experiments.home_figure6` kernels have the efficiencies fitted on three models, and those of ResNet come out about a
