@@ -6,11 +6,11 @@ Claim:      (a) HOME's evaluator (Algorithm 2) beside the full simulator, on ran
             beside this machine: a small VGG16 runs on the CPU, its swaps beside it on an emulated link, under 20 random
             policies and the plan of each strategy, within a limit that keep-all exceeds. Median error at most 10 %, and
             the ranks of steps that differ by more than the noise correlate by at least 0.9.
-Needs:      torch; about twenty minutes on two cores, no GPU. The CPU should have nothing else to do.
+Needs:      torch; about six minutes on two cores, no GPU. The CPU should have nothing else to do.
 Writes:     home_figure9_evaluator.csv, home_figure9_cpu.csv and home_figure9.png in the output folder.
 
 What a difference comes from: with queues of copies each way, as in a plan, there is none. Read without queues (the
-paper does not say) the evaluator is 13 to 33 % too short, most on SqueezeNet. The table has a column for each reading.
+paper does not say) the evaluator is 15 to 32 % too short, most on SqueezeNet. The table has a column for each reading.
 
 The link is emulated: a thread copies, and then sleeps until a link of that rate would be done.
 """

@@ -17,6 +17,7 @@ from stepsim.strategies.memory.earlier import in_time, moved_up
 from stepsim.strategies.memory.home.building import FEATURE_MAP_SHARE
 from stepsim.strategies.memory.lineage import Lineage
 from stepsim.strategies.memory.lowering import plan_for_rows
+from stepsim.strategies.memory.on_demand import evicting
 from stepsim.strategies.memory.prices import Prices, prices_of
 from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import Copy, Row, resident_bytes, settle
@@ -49,7 +50,10 @@ class Capuchin:
     slack
         Share by which more is saved than is required, which is what the step that keeps everything lacks. ``"best"``
         tries `NINE_SLACKS` in the simulator, which the paper does not. Where the plan still does not fit, as much more
-        is saved as it lacks: the paper evicts on demand then.
+        is saved as it lacks.
+    on_demand
+        Where no number of decisions fits, the one that lacks least is taken and the rest evicted when there is no room,
+        as the paper's runtime does: `stepsim.strategies.memory.on_demand`.
     feedback
         Rounds in the simulator, after each of which tensors that came too late are asked for 5 % of their swap time
         earlier. The paper has one in each iteration of the training.
@@ -65,6 +69,7 @@ class Capuchin:
     lanes: bool = True
     slack: float | Literal["best"] = 0.0
     feedback: int = 20
+    on_demand: bool = True
 
     def plan(
         self,
@@ -86,7 +91,7 @@ class Capuchin:
         least_bytes = min(found)[0]
         for lacking_bytes, number in sorted(found):
             if lacking_bytes == least_bytes:
-                trials.guide(decisions[:number], self.feedback)
+                trials.guide(decisions[:number], self.feedback, on_demand=self.on_demand and lacking_bytes > 0)
         best = trials.best
         return propose(
             self.name, best, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=not trials.late()
@@ -185,17 +190,18 @@ class _Trials:
                 required_bytes = saved + lacking_bytes
         return min(found)
 
-    def guide(self, decisions: Sequence[Decision], rounds: int) -> None:
+    def guide(self, decisions: Sequence[Decision], rounds: int, *, on_demand: bool) -> None:
         """Hear the plan, and hear it again with swap-ins earlier that came too late, while that changes it and fits."""
         ahead_s: dict[int, float] = {}
         before: list[Row] = []
-        least_bytes = self._lacking(decisions)
+        planned = {gap.tensor for gap, action in decisions if action is Action.SWAP}
         for _ in range(rounds + 1):
-            rows = self._rows(decisions, ahead_s)
+            rows = self._rows(decisions, ahead_s, on_demand=on_demand)
+            least_bytes = self._excess(before or rows)
             if rows == before or self._excess(rows) > least_bytes or (self.heard and self.late()):
                 return
             before, report = rows, self._hear(rows)
-            for tensor in _too_late(rows, report):
+            for tensor in planned.intersection(_too_late(rows, report)):
                 swap_s = self.prices[TaskKind.SWAP_IN, tensor]
                 ahead_s[tensor] = ahead_s.get(tensor, 0.0) + EARLIER * swap_s
 
@@ -211,10 +217,13 @@ class _Trials:
     def _excess(self, rows: list[Row]) -> int:
         return max(0, max(resident_bytes(self.workload, rows)) - self.memory_bytes)
 
-    def _rows(self, decisions: Sequence[Decision], ahead_s: Mapping[int, float]) -> list[Row]:
+    def _rows(
+        self, decisions: Sequence[Decision], ahead_s: Mapping[int, float], *, on_demand: bool = False
+    ) -> list[Row]:
         policy = self.passing | {gap.tensor: action for gap, action in decisions}
         rows = order(self.workload, policy, 0)
         rows = moved_up(self.workload, rows, in_time(rows, self.prices, ahead_s), self.memory_bytes)
+        rows = evicting(self.workload, rows, self.memory_bytes) if on_demand else rows
         return list(settle(self.workload, rows, self.memory_bytes))
 
 

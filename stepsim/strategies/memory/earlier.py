@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stepsim.plan import TaskKind
 from stepsim.strategies.memory.prices import Prices
-from stepsim.strategies.memory.rows import HOST_COPY, Row
+from stepsim.strategies.memory.rows import Row, on_host
 from stepsim.workloads import Workload
 
 
@@ -55,7 +55,7 @@ def live_bytes(workload: Workload, rows: list[Row]) -> NDArray[np.int64]:
         if tensor not in workload.producer:
             change[0] += each.size_bytes
     for copy, began in first.items():
-        if copy[0] in workload.producer and copy[1] != HOST_COPY:
+        if copy[0] in workload.producer and not on_host(copy):
             change[began] += workload.tensors[copy[0]].size_bytes
             if copy not in stays:
                 change[last[copy] + 1] -= workload.tensors[copy[0]].size_bytes

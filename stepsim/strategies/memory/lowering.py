@@ -6,7 +6,7 @@ from stepsim.errors import MachineError
 from stepsim.machines import DeviceKind, Machine
 from stepsim.plan import NONE, Plan, TaskKind
 from stepsim.plan.builder import PlanBuilder
-from stepsim.strategies.memory.rows import HOST_COPY, Copy, Row
+from stepsim.strategies.memory.rows import Copy, Row, on_host
 from stepsim.strategies.memory.schedule import Policy, schedule
 from stepsim.workloads import Workload
 
@@ -86,12 +86,12 @@ class _Lowering:
 
     def _buffer(self, copy: Copy) -> int:
         index, number = copy
-        tensor, on_host = self.workload.tensors[index], number == HOST_COPY
-        suffix = " on host" if on_host else f"#{number}" if number else ""
+        tensor, away = self.workload.tensors[index], on_host(copy)
+        suffix = " on host" if away else f"#{number}" if number else ""
         return self.builder.buffer(
             tensor.size_bytes,
-            self.host if on_host else self.device,
-            owner=NONE if on_host else self.compute,
+            self.host if away else self.device,
+            owner=NONE if away else self.compute,
             role=str(tensor.role),
             name=tensor.name + suffix,
             tensor=index,

@@ -10,7 +10,7 @@ Copy = tuple[int, int]
 """A tensor and the number of its copy: 0 is the first, each swap-in or recomputation makes the next."""
 
 HOST_COPY = -1
-"""Number of the copy that lies in host memory."""
+"""Number of the first copy that lies in host memory; those after it count down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,11 @@ def settle(workload: Workload, rows: list[Row], memory_bytes: int) -> Iterator[R
 
 def resident(copies: Iterable[Copy], size_bytes: list[int]) -> int:
     """Bytes of the copies that lie on the device."""
-    return sum(size_bytes[tensor] for tensor, number in copies if number != HOST_COPY)
+    return sum(size_bytes[copy[0]] for copy in copies if not on_host(copy))
+
+
+def on_host(copy: Copy) -> bool:
+    return copy[1] <= HOST_COPY
 
 
 def resident_bytes(workload: Workload, rows: list[Row]) -> list[int]:
