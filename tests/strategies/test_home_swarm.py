@@ -179,6 +179,17 @@ def test_the_extended_one_asks_for_what_comes_back_eight_ops_ahead() -> None:
     assert extended.predicted_s < paper.predicted_s
 
 
+def test_the_extended_one_asks_less_early_where_nothing_fits_eight_ops_ahead() -> None:
+    """Where the first one's plan is all that fits, eight ops ahead are too many."""
+    workload = chain(14)
+    limit_bytes = peak_bytes(workload, dict.fromkeys(range(1, 15), Action.SWAP))
+
+    stubborn, extended = (propose(HomeExtended(fewer_stages=fewer), workload, limit_bytes) for fewer in ((), (4, 2, 1)))
+
+    assert not stubborn.feasible
+    assert extended.feasible
+
+
 def test_a_strategy_out_of_time_says_so_and_still_gives_a_plan() -> None:
     proposal = propose(Home(), chain(8), 75, time_limit_s=0.0)
 
