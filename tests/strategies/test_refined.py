@@ -8,7 +8,8 @@ from random_workloads import workloads
 from small_workloads import chain
 
 from stepsim.memory import memory_profile
-from stepsim.strategies import Greedy, KeepAll
+from stepsim.strategies import Greedy, KeepAll, Proposal
+from stepsim.strategies.memory.capuchin import Capuchin
 from stepsim.strategies.memory.exhaustive import Exhaustive
 from stepsim.strategies.memory.refined import Refined
 from stepsim.workloads import Workload
@@ -80,3 +81,14 @@ def test_a_search_out_of_time_gives_the_best_so_far_and_says_so() -> None:
 
     assert not proposal.complete
     assert proposal.plan is not None
+
+
+def test_out_of_time_no_further_rival_is_asked_once_something_fits() -> None:
+    class Slow(KeepAll):
+        def plan(self, *_: object, **__: object) -> Proposal:
+            raise AssertionError("was asked")
+
+    proposal = propose(Refined(rivals=(Capuchin(), Slow())), chain(10), 111, time_limit_s=0.0)
+
+    assert proposal.feasible
+    assert not proposal.complete

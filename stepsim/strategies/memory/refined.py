@@ -52,8 +52,9 @@ class Refined:
     """The best plan of ``rivals``, refined; see above.
 
     With ``accounting`` "caching" a plan fits where what PyTorch's caching allocator reserves for it does. It never
-    proposes a plan that takes longer than a rival's that fits. Complete: rivals and swarms ended by themselves, and no
-    single decision is left that helps.
+    proposes a plan that takes longer than a rival's that fits; once time is up and something fits no further rival is
+    asked. Complete: rivals and swarms ended by themselves, and if a swarm found the best plan no single decision is
+    left that helps it.
     """
 
     name: str = "refined"
@@ -79,6 +80,9 @@ class Refined:
         judge.hear(plan_for_policy(workload, machine, {}, memory_bytes))
         share_s, complete = SHARE_OF_RIVALS * time_limit_s / max(len(self.rivals), 1), True
         for rival in self.rivals:
+            if judge.verdict[0] == 0 and time.monotonic() > began_s + time_limit_s:
+                complete = False
+                break
             proposal = rival.plan(
                 workload, machine, costs, memory_bytes=memory_bytes, evaluate=evaluate, time_limit_s=share_s
             )
