@@ -85,6 +85,18 @@ def test_the_program_finds_the_best_of_all_tables(budget_bytes: int) -> None:
         assert peak_bytes(problem, found.schedule) <= budget_bytes
 
 
+def test_one_byte_too_little_counts_though_the_solver_would_not_see_it() -> None:
+    """Six tensors of 10 GB and the loss of one byte are there at once when nothing runs twice."""
+    problem = problem_of(4, 10**10)
+    one_short = 6 * 10**10
+
+    found = solve(problem, one_short, time_limit_s=60)
+
+    assert found.schedule is not None
+    assert peak_bytes(problem, found.schedule) <= one_short
+    assert found.schedule.seconds(problem) == len(problem) + 1
+
+
 @pytest.mark.parametrize("search", [solve, solve_rounded])
 def test_with_room_for_everything_nothing_runs_twice(search: type) -> None:
     problem = problem_of(5)
