@@ -50,7 +50,7 @@ from stepsim.workloads.models import small_transformer
 SHARES = (0.9, 0.75)
 """Limits, as shares of keep-all's predicted peak. Not lower: 0.73 of VGG16's is what no plan can do without."""
 
-EAGER_STEPS = 3
+EAGER_STEPS = 6
 """Steps of plain PyTorch that are held against each other."""
 
 TIMES_EAGER = 2.0
@@ -132,22 +132,31 @@ def validate(device: str, settings: Settings, folder: Path) -> Validation:
     """Record, plan, run, fit, simulate and compare on ``device``; write all of it to ``folder``."""
     place = Place.of(device)
     ran = {
-        name: _run_model(BoundProgram.of(model.factory, model.batch, name, device), place, settings, model.more)
+        name: _run_model(BoundProgram.of(model.factory, model.batch, name, device), place, settings, model.more, folder)
         for name, model in settings.models.items()
     }
     calibration = Calibration.fit([one.trace for one in ran.values()])
     models = {name: _compared(name, one, place, calibration) for name, one in ran.items()}
     validation = Validation(device=device, machine=place.machine, calibration=calibration, models=models)
     save_validation(validation, folder)
+    for name in ran:
+        _unfinished(folder, name).unlink()
     return validation
 
 
-def _run_model(bound: BoundProgram, place: Place, settings: Settings, more: Sequence[str]) -> Ran:
+def _unfinished(folder: Path, name: str) -> Path:
+    """Where the samples of a model lie until all is done, so that a run that ends before does not lose them."""
+    return folder / f"{name}.unfinished.trace.parquet"
+
+
+def _run_model(bound: BoundProgram, place: Place, settings: Settings, more: Sequence[str], folder: Path) -> Ran:
     """Nothing of the model is on the device any more when the next one comes."""
     workload = bound.workload
     say(f": batch {workload.batch}, {len(workload.ops)} ops, {workload.flop:.4g} FLOP a step", title=workload.name)
     with progress("   recording") as tick:
         trace = record([bound], repeats=settings.repeats, progress=tick)
+    folder.mkdir(parents=True, exist_ok=True)
+    trace.save(_unfinished(folder, workload.name))
     spread = _eager_spread(bound)
     chosen = candidates(
         workload,
@@ -174,12 +183,13 @@ def _measured(bound: BoundProgram, chosen: Sequence[Candidate], lanes: Lanes, ru
     """
     # What recording and plain PyTorch took lies in pools of other streams, out of reach of the lanes.
     torch.cuda.empty_cache()
-    start = {name: value.clone() for name, value in bound.step.module.state_dict().items()}
+    start = {name: value.to("cpu", copy=True) for name, value in bound.step.module.state_dict().items()}
     found = []
     with progress("   executing") as tick:
         for number, candidate in enumerate(chosen, 1):
             bound.step.module.load_state_dict(start)
             found += measure(bound, [candidate.plan], runs=runs, lanes=lanes)
+            say(f"   {candidate.name}: {format_seconds(found[-1].median_run.makespan_s)}")
             tick(number, len(chosen))
     return found
 

@@ -77,7 +77,8 @@ def _own(value: torch.Tensor, like: torch.Tensor, position: int) -> torch.Tensor
         raise WorkloadError(f"input {position}: the step takes {wanted}, got {found}")
     if value.stride() != like.stride():
         return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(value)
-    return value.detach().as_strided((_extent(value),), (1,)).clone().as_strided(value.shape, value.stride())
+    value = value.detach().to(like.device)
+    return value.as_strided((_extent(value),), (1,)).clone().as_strided(value.shape, value.stride())
 
 
 def _extent(value: torch.Tensor) -> int:

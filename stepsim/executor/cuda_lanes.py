@@ -46,8 +46,13 @@ class CudaLanes:
             torch.cuda._sleep(round(seconds * CYCLES_PER_S))  # type: ignore[no-untyped-call]
 
     def start(self, num_rows: int) -> None:
-        """All lanes wait for the current stream: there callers make inputs, and look at what the last run gave."""
+        """All lanes wait for the current stream: there callers make inputs, and look at what the last run gave.
+
+        It waits for what a run that failed has left on the lanes.
+        """
         torch.cuda.reset_peak_memory_stats(self.device)
+        for stream in self._streams.values():
+            torch.cuda.current_stream(self.device).wait_stream(stream)
         for events in (self._starts, self._ends):
             events.extend(_event() for _ in range(num_rows - len(events)))
         self._zero.record(torch.cuda.current_stream(self.device))
@@ -71,6 +76,7 @@ class CudaLanes:
         try:
             return instruction.action(values)
         except torch.OutOfMemoryError as error:
+            torch.cuda.synchronize(self.device)  # nothing may still read what the caller now lets go
             told = str(error).partition("\n")[0]
             raise OutOfMemoryError(f"row {instruction.row}: {self.device} has no memory left: {told}") from error
 

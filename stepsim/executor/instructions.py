@@ -192,20 +192,26 @@ class HostCopy:
     def __init__(self, lanes: Lanes, size_bytes: int) -> None:
         self.lanes = lanes
         self.storage = lanes.new_host_storage(size_bytes)
-        self.dtype = torch.uint8
+        self.dtype, self.on_host = torch.uint8, False
         self.layout: tuple[tuple[int, ...], tuple[int, ...], int] = ((size_bytes,), (1,), 0)
 
     def swap_out(self, values: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Copy the storage behind the one value to the host."""
         (value,) = values
         self.lanes.copy(_flat_bytes(value), self.storage)
-        self.dtype = value.dtype
+        self.dtype, self.on_host = value.dtype, value.device.type != self.lanes.device.type
         self.layout = (tuple(value.shape), value.stride(), int(value.storage_offset()))
         return (self.storage,)
 
     def swap_in(self, values: Sequence[torch.Tensor], owner: int = 0) -> Sequence[torch.Tensor]:
-        """Copy it back into memory that is new, and of the lane ``owner``."""
-        target = self.lanes.new_storage(self.storage.numel(), owner)
+        """Copy it back into memory that is new, and of the lane ``owner``.
+
+        What lay on the host in the first place, as the seed of an attention's dropout does, comes back there.
+        """
+        if self.on_host:
+            target = torch.empty_like(self.storage, pin_memory=False)
+        else:
+            target = self.lanes.new_storage(self.storage.numel(), owner)
         self.lanes.copy(self.storage, target)
         return (target.view(self.dtype).as_strided(*self.layout),)
 

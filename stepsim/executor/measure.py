@@ -54,7 +54,7 @@ def measure(
         reference = eager_step(bound)
         execution = executor.run(metered=True)
         metered.append((execution.memory, max_abs_difference(execution, reference)))
-        del execution
+        del execution, reference
     timed: list[list[Timeline]] = [[] for _ in plans]
     for number in range(WARM_UP + runs):
         for place, executor in enumerate(executors):

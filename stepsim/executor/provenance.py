@@ -54,5 +54,8 @@ def _driver() -> str:
     if program is None:
         return "unknown: no nvidia-smi"
     asked = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    ran = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        ran = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"unknown: nvidia-smi: {type(error).__name__}"
     return ran.stdout.partition("\n")[0].strip() or "unknown: nvidia-smi said nothing"

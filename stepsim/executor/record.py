@@ -30,6 +30,13 @@ WARM_UP = 3
 HOLD_S_PER_ROW = 100e-6
 """The start that the host is given on a GPU, for each row. Chosen high: too long a start costs nothing but time."""
 
+MOST_QUEUED = 200
+"""Rows whose launches are told. A CUDA stream takes about a thousand submissions, of which a row has three or more;
+beyond that the host waits for the device."""
+
+SHORTEST_S = 1e-9
+"""CUDA events count in steps of some nanoseconds, so that a row without a kernel may seem to take none."""
+
 
 class Recorder:
     """Times the distinct work of ``programs``, and copies both ways, one pass after another.
@@ -103,9 +110,9 @@ class Recorder:
         for number, (probe, (start_s, end_s, (issued_s, issue_s))) in enumerate(zip(self._probes, times, strict=True)):
             if probe is None:
                 continue
-            timed = {"start_s": start_s, "duration_s": end_s - start_s}
+            timed = {"start_s": start_s, "duration_s": max(end_s - start_s, SHORTEST_S)}
             rows.append({**probe.facts, **timed, "device": device_name(self._lanes.device), "stream": 0, "thread": 0})
-            if number:
+            if 0 < number < MOST_QUEUED:
                 issued = {"start_s": issued_s, "duration_s": issue_s}
                 rows.append({"kind": "launch", "name": "interpreter", **issued, "thread": 0})
         return rows

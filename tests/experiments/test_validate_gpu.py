@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments import validate_gpu
 from experiments.memory_plans import UNDER_A_LIMIT, WITHOUT_A_LIMIT, candidates
 from experiments.places import EMULATED_BYTES_PER_S, Place
 from experiments.validate_gpu import TINY, claims_of, main, run
 from experiments.validated import MANIFEST, ValidatedPlan, Validation, load_validation, save_validation
 from stepsim.costmodels import Calibration, GivenCosts
-from stepsim.errors import FileError, MachineError, StepsimError
+from stepsim.errors import FileError, MachineError, OutOfMemoryError, StepsimError
 from stepsim.machines import this_cpu, with_emulated_link
 from stepsim.memory import memory_profile
 from stepsim.plan import TaskKind
 from stepsim.simulator import simulate
+from stepsim.traces import Trace
 from stepsim.workloads import Workload
 from stepsim.workloads.capture import capture
 
@@ -251,6 +253,18 @@ def test_a_device_that_is_not_here_is_one_line_and_nothing_is_written(tmp_path, 
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_run_that_ends_early_does_not_lose_what_was_recorded(tmp_path, monkeypatch, capsys) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OutOfMemoryError("row 3: cuda:0 has no memory left")
+
+    monkeypatch.setattr(validate_gpu, "measure", broken)
+
+    assert main(["--device", "cpu", "--tiny", "-o", str(tmp_path)]) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["vgg16.unfinished.trace.parquet"]
+    assert len(Trace.load(tmp_path / "vgg16.unfinished.trace.parquet").events) > 0
+    assert capsys.readouterr().err.endswith("validate_gpu: row 3: cuda:0 has no memory left\n")
+
+
 def test_a_full_run_without_a_gpu_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StepsimError, match="torch sees no CUDA device"):
         run(tmp_path, quick=False)
