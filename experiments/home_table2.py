@@ -15,11 +15,11 @@ six models; no other reading is.
 What does not hold, and why. At any speed MobileNet, Plain20 and ResNet go far beyond the paper, which may have stopped
 where training became slow, or where fragments took the room. With the growing reserve the floors of SqueezeNet and
 Inception v3 are below the paper's batches, so no policy reaches those: neither form fits all models. All models come to
-the floor under every system, Capuchin by evicting on demand, which leaves HOME no lead in batches, but up to twice the
-speed; and SqueezeNet, whose floor is low, stands where the paper has ResNet. PyTorch's batch of Inception v3 misses its
-band by half a point. Throughput: the rooflines give Inception v3 204 samples a second without any copy, where the
-paper's HOME has up to 289; SqueezeNet gets 6,600 instead of 7,035, and loses a sixth of them to copies and
-recomputation at batches as large as these.
+the floor under every system, Capuchin by evicting on demand, which leaves HOME no lead in batches, but the extended one
+up to 1.8 times the speed; and SqueezeNet, whose floor is low, stands where the paper has ResNet. PyTorch's batch of
+Inception v3 misses its band by half a point. Throughput: the rooflines give Inception v3 204 samples a second without
+any copy, where the paper's HOME has up to 289; SqueezeNet gets 6,600 instead of 7,035, and loses a sixth of them to
+copies and recomputation at batches as large as these.
 """
 
 from collections.abc import Iterator, Sequence
