@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.calibration_samples import float32_kernels
 from experiments.experiment import Claim
-from experiments.ship_calibrations import float32_kernels
 from stepsim.costmodels.board_power import comparable_power_w
 from stepsim.costmodels.kernels import KernelRegression, held_out, with_device
 from stepsim.costmodels.kernels.features import roofline_s

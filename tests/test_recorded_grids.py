@@ -1,7 +1,7 @@
 import pytest
 
 from experiments.recorded_grids import Demands, recorded_demands, slowed_kernels
-from experiments.ship_calibrations import NEUSIGHT
+from experiments.shipped_gpus import NEUSIGHT
 from stepsim.costmodels.demands import DemandModel
 from stepsim.machines import load_machine
 
