@@ -79,8 +79,8 @@ def _recomputation(workload: Workload, place: Mapping[int, int], costs: list[flo
     return Recomputation(
         seconds=np.array(costs),
         size_bytes=np.array(sizes, dtype=np.int64),
+        staying_bytes=np.zeros(len(costs), np.int64),
         parents=[tuple(sorted(nodes)) for nodes in parents],
-        stays=np.zeros(len(costs), np.bool_),
         last_run=np.full(len(costs), len(costs) - 1),
         fixed_bytes=_fixed_bytes(workload),
     )

@@ -44,15 +44,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     try:
+        _refuse_empty(given)
         code = app(args=given or ["--help"], prog_name="stepsim", standalone_mode=False)
     except StepsimError as error:
         return refuse("stepsim", str(error))
     except UsageError as error:
         command = error.ctx.command_path if error.ctx else "stepsim"
-        return refuse("stepsim", f"{error.format_message().rstrip('.')}; see {command} --help")
+        problem = error.format_message().rstrip(".") + _value_behind(error)
+        return refuse("stepsim", f"{problem}; see {command} --help")
     except (KeyboardInterrupt, typer.Abort):
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _refuse_empty(given: list[str]) -> None:
+    """As a file, an empty name would be the working directory; mostly it is a variable of the shell that is not set."""
+    if "" in given:
+        before = ["stepsim", *given][given.index("")]
+        raise StepsimError(f"what follows {before} is empty")
+
+
+def _value_behind(error: Any) -> str:
+    """The value that was given, of which some versions of typer tell only what it should be."""
+    errors = getattr(error.__cause__, "errors", None)
+    told = repr(str(errors()[0]["input"])) if errors else ""
+    return f", got {told}" if told and told not in error.format_message() else ""
 
 
 def _print_version(wanted: bool) -> None:

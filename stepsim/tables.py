@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -177,12 +178,29 @@ def write_chunks(path: str | Path, chunks: Iterable[bytes]) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raises `FileError` where no file can come to: ``path`` names none, or is there and is none."""
+    """Raises `FileError` where no file can come to; makes nothing.
+
+    That is where ``path`` names none, is there and is none, or where the folder to make it in cannot be changed.
+    """
     if not path.name:
         raise FileError(path, "output", None, "names no file")
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise FileError(path, "output", None, f"cannot be written: {error.strerror}") from error
+    else:
+        _check_replaceable(path, mode)
+    folder = next(filter(os.path.exists, path.parents), path.parent)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise FileError(path, "output", None, f"cannot be written: nothing can be made in {folder}")
+
+
+def _check_replaceable(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
         raise FileError(path, "output", None, "cannot be written: Is a directory")
-    if path.exists() and not path.is_file():
+    if not stat.S_ISREG(mode):
         raise FileError(path, "output", None, "is no file, and would be replaced by a file")
 
 
@@ -205,11 +223,30 @@ def read_zip(path: str | Path, form: str, tables: Mapping[str, type[Columns]]) -
     if not Path(path).is_file():
         raise FileError(path, "file", None, "is no file" if Path(path).exists() else "does not exist")
     meta = read_meta(path)
-    if meta is None or meta.get("format") != form:
-        raise FileError(path, "format", meta and meta.get("format"), f"must be {form}")
+    if meta is None:
+        raise FileError(path, "format", None, f"must be {form}: {_what_is_wrong(path)}")
+    if meta.get("format") != form:
+        raise _of_another(path, "format", meta, f"must be {form}")
     _check_version(path, meta)
     with zipfile.ZipFile(path) as archive:
         return meta, {name: _read_table(path, archive, name, kind) for name, kind in tables.items()}
+
+
+def _what_is_wrong(path: str | Path) -> str:
+    """With a file in which `read_meta` finds nothing."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(20)
+        if not head:
+            return "the file is empty"
+        if not head.startswith(b"PK"):
+            return f"the file is no zip, it begins with {head!r}"
+        with zipfile.ZipFile(path) as archive:
+            return "the zip is damaged" if "meta.json" in archive.namelist() else "the zip has no meta.json"
+    except OSError as error:
+        return f"the file cannot be read: {error.strerror}"
+    except _UNREADABLE:
+        return "the zip is damaged or cut off"
 
 
 T = TypeVar("T", bound=Columns)
@@ -271,17 +308,27 @@ def read_json(path: str | Path, form: str) -> dict[str, Any]:
     try:
         body = json.loads(content)
     except (ValueError, RecursionError) as error:
+        if (meta := read_meta(path)) is not None:
+            raise _of_another(path, "format", meta, f"must be {form}") from error
         raise FileError(path, "file", None, f"is not JSON: {error}") from error
-    if not isinstance(body, dict) or body.get("format") != form:
-        found = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise FileError(path, "format", found, f"must be {form}")
+    if not isinstance(body, dict):
+        raise FileError(path, "format", type(body).__name__, f"must be {form}")
+    if body.get("format") != form:
+        raise _of_another(path, "format", body, f"must be {form}")
     _check_version(path, body)
     return body
 
 
 def _check_version(path: str | Path, meta: Mapping[str, Any]) -> None:
     if meta.get("version") != VERSION:
-        raise FileError(path, "version", meta.get("version"), f"must be {VERSION}: another stepsim wrote it")
+        raise _of_another(path, "version", meta, f"must be {VERSION}: another stepsim wrote it")
+
+
+def _of_another(path: str | Path, field: str, facts: Mapping[str, Any], problem: str) -> FileError:
+    """What to raise where a file tells another ``field`` of itself, or null, or none."""
+    nothing = "null" if field in facts else "none"
+    found = facts.get(field)
+    return FileError(path, field, found, f"{problem}, got {nothing}" if found is None else problem)
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -20,16 +20,20 @@ _SUFFIX_BYTES = {
 }
 
 
-def parse_bytes(text: str) -> int:
-    """Bytes of ``"8GiB"``, ``"512 MB"`` or ``"1000"``. Raises `StepsimError` for anything else.
+def parse_bytes(text: str, option: str | None = None) -> int:
+    """Bytes of ``"8GiB"``, ``"512 MB"`` or ``"1000"``, to the nearest one. Without a unit, or in B, they are whole.
+
+    Raises `StepsimError` for anything else; it names the ``option`` that was given ``text``.
 
     >>> parse_bytes("1.5 KiB")
     1536
     """
-    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in _SUFFIX_BYTES:
-        raise StepsimError(f"a size looks like 8GiB, 512MB or 1000, got {text!r}")
-    return round(float(match[1]) * _SUFFIX_BYTES[match[2].upper()])
+    match = re.fullmatch(r"\s*(\d{1,18})(\.\d{1,18})?\s*([A-Z]*)\s*", text, re.ASCII | re.IGNORECASE)
+    unit_bytes = None if match is None else _SUFFIX_BYTES.get(match[3].upper())
+    if match is None or unit_bytes is None or (match[2] and unit_bytes == 1):
+        where = "" if option is None else f"{option}: "
+        raise StepsimError(f"{where}a size looks like 8GiB, 512MB or 1000, got {text!r}")
+    return round(float(match[1] + (match[2] or "")) * unit_bytes)
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -91,6 +91,25 @@ def test_outputs_are_fine_exactly_where_all_files_differ(tmp_path_factory, outpu
             check_outputs(paths, [read])
 
 
+@pytest.mark.parametrize("output", ["folder", "sweep.log/step.plan", "/dev/null", "."])
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*PLAN,),
+        (*SIMULATE, "-o"),
+        (*SIMULATE, "--perfetto"),
+        (*VALIDATE,),
+        ("fit", "t.parquet", "-o"),
+        ("capture", "model:layers", "-o"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_read(here, output, command):
+    """What would be read is not there, and is not what is told."""
+    Path("folder").mkdir()
+
+    assert refused(*command, output).startswith(f"{output}: output: ")
+
+
 def test_an_output_may_be_called_like_something_that_ships(here):
     check_outputs([Path("vgg16")], ["vgg16", "v100_pcie"])
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from stepsim.costmodels import Calibration
 from stepsim.errors import FileError
 from stepsim.plan import Plan
 from stepsim.plan.builder import PlanBuilder
@@ -21,6 +22,7 @@ from stepsim.tables import (
     VERSION,
     Columns,
     Ragged,
+    check_place,
     column_types,
     read_json,
     read_meta,
@@ -303,7 +305,53 @@ def test_a_truncated_file_is_refused_in_one_line(tmp_path, kind, share):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
 
-    assert refusal(load, path) == f"format: must be stepsim-{kind}"
+    assert refusal(load, path) == f"format: must be stepsim-{kind}: the zip is damaged or cut off"
+
+
+def zip_of(path, **members):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.json", content)
+
+
+@pytest.mark.parametrize("kind", ZIPS)
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: path.write_bytes(b""), ": the file is empty"),
+        (lambda path: path.write_bytes(b"\x7fELF" * 9), rf": the file is no zip, it begins with {b'ELF' * 5}"),
+        (lambda path: zip_of(path, other="{}"), ": the zip has no meta.json"),
+        (lambda path: zip_of(path, meta="["), ": the zip is damaged"),
+        (lambda path: zip_of(path, meta="{}"), ", got none"),
+        (lambda path: zip_of(path, meta='{"format": null}'), ", got null"),
+    ],
+    ids=["empty", "a program", "no meta", "torn meta", "no format", "null"],
+)
+def test_what_was_found_in_place_of_a_zip_of_tables_is_told(tmp_path, kind, make, problem):
+    make(tmp_path / kind)
+
+    assert refusal(LOADERS[kind], tmp_path / kind) == f"format: must be stepsim-{kind}{problem}"
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [({}, "none"), ({"version": None}, "null"), ({"version": 1}, "1"), ({"version": "2"}, "'2'")]
+)
+def test_another_version_is_refused_and_shown(tmp_path, version, told):
+    zip_of(tmp_path / "plan", meta=json.dumps({"format": "stepsim-plan", **version}))
+    (tmp_path / "workload").write_text(json.dumps({"format": "stepsim-workload", **version}))
+
+    for kind in ("plan", "workload"):
+        message = refusal(LOADERS[kind], tmp_path / kind)
+        assert message == f"version: must be {VERSION}: another stepsim wrote it, got {told}"
+
+
+@pytest.mark.parametrize("load", [Workload.load, Calibration.load])
+def test_a_zip_of_tables_in_place_of_json_is_named_as_what_it_is(tmp_path, load):
+    save_plan(tmp_path / "step.plan")
+
+    message = refusal(load, tmp_path / "step.plan")
+
+    assert message == f"format: must be stepsim-{load.__self__.__name__.lower()}, got 'stepsim-plan'"
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
@@ -447,3 +495,51 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
         write_bytes(pipe, b"new")
 
     assert pipe.is_fifo()
+
+
+# --- asked before anything is written -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["new", "deep/er/new", "old", "away/../new", "linked"])
+def test_a_place_where_a_file_can_come_to_is_fine_and_stays_as_it_is(tmp_path, name):
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "linked").symlink_to("nowhere")
+
+    check_place(tmp_path / name)
+
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["linked", "old"]
+    write_bytes(tmp_path / name, b"new")
+    assert (tmp_path / name).read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("folder", "cannot be written: Is a directory"),
+        ("file/new", "cannot be written: Not a directory"),
+        ("file/deep/er/new", "cannot be written: Not a directory"),
+        ("x" * 300, "cannot be written: File name too long"),
+        ("/dev/null", "is no file, and would be replaced by a file"),
+    ],
+)
+def test_a_place_where_none_can_is_refused(tmp_path, name, problem):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(FileError) as caught:
+        check_place(tmp_path / name)
+
+    assert str(caught.value) == f"{tmp_path / name}: output: {problem}"
+
+
+@pytest.mark.parametrize("name", ["old", "new", "deep/er/new"])
+def test_the_nearest_folder_must_let_files_be_made_in_it(tmp_path, monkeypatch, name):
+    """Asked of the system, which lets an administrator do everything: so it is told here what to answer."""
+    (tmp_path / "old").touch()
+    asked = []
+    monkeypatch.setattr(os, "access", lambda *question: bool(asked.append(question)))
+
+    with pytest.raises(FileError, match=f"output: cannot be written: nothing can be made in {tmp_path}$"):
+        check_place(tmp_path / name)
+
+    assert asked == [(tmp_path, os.W_OK | os.X_OK)]

@@ -22,12 +22,30 @@ def test_a_size_is_read_in_powers_of_ten_or_of_two_as_its_unit_says(text, size_b
     assert parse_bytes(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1", "1e9", "8 gigabytes", "1.5.2MB", "nan", "8 GiB each"])
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1e9", "8 gigabytes", "1.5.2MB", "nan", "8 GiB each", "٣GiB"])
 def test_what_is_no_size_is_refused_and_shown(text):
     with pytest.raises(StepsimError) as caught:
         parse_bytes(text)
 
     assert str(caught.value) == f"a size looks like 8GiB, 512MB or 1000, got {text!r}"
+
+
+def test_a_refusal_names_the_option_that_was_given_the_size():
+    with pytest.raises(StepsimError) as caught:
+        parse_bytes("8G", "--memory")
+
+    assert str(caught.value) == "--memory: a size looks like 8GiB, 512MB or 1000, got '8G'"
+
+
+@pytest.mark.parametrize("text", ["0.4", "1000.0", "1.5B", "1.5 b"])
+def test_a_part_of_a_byte_is_no_size(text):
+    with pytest.raises(StepsimError, match="a size looks like"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "size_bytes"), [("0.0014 KB", 1), ("0.0016KB", 2), ("1.1KiB", 1126)])
+def test_a_part_of_a_larger_unit_is_rounded_to_bytes(text, size_bytes):
+    assert parse_bytes(text) == size_bytes
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[str | Path | None]) -> None:
-    """Refuse an output that is one of the inputs, under whatever name, and two outputs that are one file.
+    """Refuse an output that is an input, under whatever name, two that are one file, and one that cannot be written.
 
-    None is an output or input that was not given. Inputs may be names of what ships, and then no file can be lost.
+    Asks only: nothing is made. None is an output or input that was not given. Inputs may be names of what ships, and
+    then no file can be lost.
     """
     written = [path for path in outputs if path is not None]
     for path, read in product(written, inputs):
@@ -25,6 +26,14 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[str | Path | 
     for one, other in combinations(written, 2):
         if _is_same(one, other):
             raise StepsimError(f"{one} is given for two outputs: give another one")
+    _check_places(written)
+
+
+def _check_places(paths: Iterable[Path]) -> None:
+    from stepsim.tables import check_place
+
+    for path in paths:
+        check_place(path)
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+from stepsim.strategies.memory.propose import MOST_BYTES
 from stepsim.strategies.proposal import Proposal
 
 
@@ -21,12 +22,15 @@ class Search(Protocol):
     def __call__(self, *, memory_bytes: int, time_limit_s: float) -> Proposal: ...
 
 
-def least_memory(search: Search, missed: Proposal, memory_bytes: int, time_limit_s: float) -> LeastMemory:
+def least_memory(
+    search: Search, missed: Proposal, memory_bytes: int, time_limit_s: float, *, most_bytes: int = MOST_BYTES
+) -> LeastMemory | None:
     """Where ``search`` within ``memory_bytes`` gave ``missed``, which is not feasible: the smallest limit that works.
 
-    Up to the peak of what was found, until that works; then down by halves, for ``time_limit_s`` seconds in all: each
-    search gets half of what is left. One that finds something within less after nothing within more may do so below
-    that limit, too.
+    Up to the peak of what was found, until that works. Where that peak is within the limit the host is what lacks
+    memory: then at once up to ``most_bytes``, as with more room less is swapped; None if that does not help either.
+    Then down by halves, for ``time_limit_s`` seconds in all: each search gets half of what is left. One that finds
+    something within less after nothing within more may do so below that limit, too.
     """
     deadline_s = time.monotonic() + time_limit_s
 
@@ -36,7 +40,10 @@ def least_memory(search: Search, missed: Proposal, memory_bytes: int, time_limit
 
     fails_bytes, works_bytes, found, exact = memory_bytes, memory_bytes, missed, missed.complete
     while not found.feasible:
-        fails_bytes, works_bytes, exact = works_bytes, found.predicted_peak_bytes, found.complete
+        fails_bytes, exact = works_bytes, found.complete
+        works_bytes = found.predicted_peak_bytes if found.predicted_peak_bytes > fails_bytes else most_bytes
+        if works_bytes <= fails_bytes:
+            return None
         found = at(works_bytes)
     next_bytes = min(found.predicted_peak_bytes, works_bytes - 1)
     while works_bytes - fails_bytes > 1 and time.monotonic() < deadline_s:

@@ -12,7 +12,7 @@ from stepsim.workloads import Workload
 Evaluate = Callable[[Plan], Report]
 """Scores a candidate plan; the caller gives it, so that strategies need no simulator.
 
-Searches compare plans that exceed the memory limit, too: it must score them.
+Searches compare plans that exceed the memory limit or the host's memory, too: it must score them.
 """
 
 
@@ -20,7 +20,8 @@ Searches compare plans that exceed the memory limit, too: it must score them.
 class Proposal:
     """A plan with what is promised of it.
 
-    ``feasible``: its peak meets the limit that was asked for. ``complete``: the search ended by itself, not by its time
+    ``feasible``: its peak on the computing device, which is ``predicted_peak_bytes``, meets the limit that was asked
+    for, and what it swaps out fits in the memory of the host. ``complete``: the search ended by itself, not by its time
     limit. ``lower_bound_s`` is a proven bound on any plan's step time, where the strategy has one.
     """
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from stepsim.errors import FileError, WorkloadError
 from stepsim.tables import read_json, write_json
-from stepsim.workloads.entries import entry_of, growth_entry, growth_of, op_of, plain, tensor_of
+from stepsim.workloads.entries import LARGEST, entry_of, growth_entry, growth_of, op_of, plain, tensor_of
 from stepsim.workloads.growth import Growth, grow
 from stepsim.workloads.op import Op, Role, Tensor
 
@@ -100,6 +100,8 @@ class Workload:
             known = "" if self.growth.step == 1 else f" and {self.batch} plus a multiple of {self.growth.step}"
             raise WorkloadError(f"workload {self.name!r}: batch must be >= 1{known}, got {batch}")
         tensors, ops = grow(self.tensors, self.ops, self.growth, steps)
+        if max([sum(tensor.size_bytes for tensor in tensors), *(op.flop for op in ops)]) > LARGEST:
+            raise WorkloadError(f"workload {self.name!r}: batch is too large to count its bytes and FLOP, got {batch}")
         return replace(self, batch=batch, tensors=tensors, ops=ops)
 
     def _body(self) -> dict[str, Any]:

@@ -167,6 +167,12 @@ def test_nothing_is_coloured_when_piped(files):
         (["plan", "w.json", "--machine", "this_cpu", "--memory"], "--memory"),
         (["plan", "w.json", "--machine", "this_cpu", "--memory", "nan"], "a size looks like 8GiB"),
         (["plan", "w.json", "--machine", "this_cpu", "--time-limit", "soon"], "'--time-limit'"),
+        (["plan", "w.json", "--machine", "this_cpu", "--time-limit", "soon"], "'soon'"),
+        (["plan", "w.json", "--machine", "this_cpu", "--batch", "none"], "'none'"),
+        (["plan", "w.json", "--machine", "this_cpu", "--batch"], "--batch"),
+        (["plan", "", "--machine", "this_cpu"], "what follows plan is empty"),
+        (["plan", "w.json", "--machine", "this_cpu", "--output", ""], "what follows --output is empty"),
+        ([""], "what follows stepsim is empty"),
         (["plan", "alexnet", "--machine", "v100_pcie", "--time-limit", "-1"], "time limit: must be 0 to 1e+09 seconds"),
         (["plan", "alexnet", "--machine", "v100_pcie", "--time-limit", "nan"], "seconds, got nan"),
         (["plan", "alexnet", "--machine", "v100_pcie", "--time-limit", "1e12"], "seconds, got 1000000000000.0"),
@@ -188,6 +194,19 @@ def test_nothing_is_coloured_when_piped(files):
 )
 def test_a_wrong_command_line_is_refused_by_what_is_wrong_with_it(here, arguments, problem):
     assert problem in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        (["capture", FACTORY, "--batch", "0"], "0"),
+        (["capture", FACTORY, "--batch", "two"], "'two'"),
+        (["simulate", "p.plan", "--machine", "this_cpu", "--engine", "steam"], "'steam'"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_value_of_an_option_is_told_once(here, arguments, value):
+    assert refused(*arguments).count(value) == 1
 
 
 def test_a_usage_error_says_where_the_help_is(here):

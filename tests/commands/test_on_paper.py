@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from stepsim.cli import main
 from stepsim.machines import load_machine, save_machine
 from stepsim.plan import Plan
 from stepsim.plan.builder import PlanBuilder
+from stepsim.strategies import STRATEGIES, KeepAll
 
 ROOT = Path(__file__).parents[2]
 
@@ -212,7 +213,27 @@ def test_a_search_that_was_stopped_says_so(files, here):
     ran = done("plan", files.workload, *priced(files), "--strategy", "refined", "--time-limit", "0", "--json")
 
     assert ran.facts["complete"] is False
-    assert ", the best found in 0 s, peak " in ran.out
+    assert ", not searched to the end (0 s), peak " in ran.out
+
+
+@dataclass(frozen=True)
+class Hasty:
+    """Keeps everything, and says that it looked for 2.913 s and not to the end."""
+
+    def plan(self, *nouns, **limits):
+        return replace(KeepAll().plan(*nouns, **limits), complete=False, search_seconds=2.913)
+
+
+@pytest.mark.parametrize(("limit_s", "told"), [(60, "2.91 s"), (2.5, "2.5 s")])
+def test_a_search_that_gave_up_before_its_time_limit_tells_the_seconds_it_took(files, here, monkeypatch, limit_s, told):
+    monkeypatch.setitem(STRATEGIES, "hasty", Hasty())
+    command = ("plan", files.workload, *priced(files), "--strategy", "hasty", "--time-limit", limit_s)
+
+    ran = done(*command, "--json")
+
+    assert f", not searched to the end ({told}), peak " in ran.out
+    assert (ran.facts["complete"], ran.facts["search_seconds"]) == (False, 2.913)
+    assert f" is below what keep-all reaches in {told}: " in refused(*command, "--memory", 1, "-o", "tight.plan")
 
 
 def test_a_limit_that_a_stopped_search_misses_is_answered_with_one_that_works(files, here):

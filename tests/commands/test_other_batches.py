@@ -36,6 +36,12 @@ def test_one_capture_serves_plans_of_other_batches_and_they_run(files, here):
     assert "batch 8 and others" in done("show", "w.json.gz").out
 
 
+def test_a_batch_whose_bytes_cannot_be_counted_is_refused_by_name(here):
+    message = refused("plan", "vgg16", "--machine", "v100_pcie", "--batch", 10**23)
+
+    assert message == f"workload 'vgg16': batch is too large to count its bytes and FLOP, got {10**23}"
+
+
 def test_a_step_that_does_not_grow_along_a_line_is_captured_at_its_batch_and_says_why(files, here, monkeypatch):
     monkeypatch.syspath_prepend(str(here))
     Path("compared_model.py").write_text(EVERY_WITH_EVERY)

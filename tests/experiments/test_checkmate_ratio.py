@@ -79,7 +79,7 @@ def mirrored(num_layers: int) -> Recomputation:
         seconds=np.array([1.0] * num_layers + [2.0] * num_layers),
         size_bytes=np.array([1] * num_layers + [0] * num_layers),
         parents=[*forward, *backward],
-        stays=np.zeros(size, np.bool_),
+        staying_bytes=np.zeros(size, np.int64),
         last_run=np.full(size, size - 1),
         fixed_bytes=0,
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from proposing import count, propose
 from random_workloads import workloads
@@ -13,10 +13,13 @@ from small_workloads import chain
 
 from stepsim.memory import memory_profile
 from stepsim.plan import TaskKind
+from stepsim.strategies import Greedy, KeepAll
 from stepsim.strategies.memory.remat.checkmate import Solution, solve, solve_rounded
+from stepsim.strategies.memory.remat.chen import Chen
 from stepsim.strategies.memory.remat.problem import (
     Recomputation,
     Schedule,
+    keep_everything,
     peak_bytes,
     recomputation_of,
     rows_of,
@@ -24,6 +27,7 @@ from stepsim.strategies.memory.remat.problem import (
 )
 from stepsim.strategies.memory.remat.strategy import Checkmate
 from stepsim.strategies.memory.rows import resident_bytes, settle
+from stepsim.strategies.memory.schedule import Action, schedule
 from stepsim.workloads import Phase, Workload
 
 
@@ -159,14 +163,55 @@ def test_rows_of_any_table_stay_within_the_peak_of_the_table(workload: Workload,
     problem = recomputation_of(workload, [1.0] * len(workload.ops))
     size = len(problem)
     bits = data.draw(st.lists(st.booleans(), min_size=size * size, max_size=size * size))
-    schedule = with_least_work(problem, np.array(bits).reshape(size, size))
+    table = with_least_work(problem, np.array(bits).reshape(size, size))
 
-    rows = list(settle(workload, rows_of(workload, schedule), 0))
+    rows = list(settle(workload, rows_of(workload, table), 0))
 
     updates = sum(op.phase is Phase.UPDATE for op in workload.ops)
     runs = sum(row.kind in (TaskKind.COMPUTE, TaskKind.RECOMPUTE) for row in rows)
-    assert runs == int(schedule.computed.sum()) + updates
-    assert max(resident_bytes(workload, rows)) <= peak_bytes(problem, schedule)
+    assert runs == int(table.computed.sum()) + updates
+    assert max(resident_bytes(workload, rows)) <= peak_bytes(problem, table)
+
+
+def has_single_outputs(workload: Workload) -> bool:
+    return all(len(op.outputs) == 1 for op in workload.ops if op.phase is Phase.FORWARD)
+
+
+@given(workload=workloads(max_layers=4))
+def test_keeping_everything_until_its_last_reader_is_what_plain_pytorch_does(workload: Workload) -> None:
+    """Gradients of parameters stay, what was made together with them does not."""
+    assume(has_single_outputs(workload))
+    problem = recomputation_of(workload, [1.0] * len(workload.ops))
+
+    rows = schedule(workload, {}, 0)
+
+    before_update = [row.kind is TaskKind.COMPUTE and row.subject < len(problem) for row in rows]
+    levels = [level for level, counts in zip(resident_bytes(workload, rows), before_update, strict=True) if counts]
+    assert peak_bytes(problem, keep_everything(problem)) == max(levels)
+
+
+@settings(max_examples=60, deadline=None)
+@given(workload=workloads(max_layers=4), share=st.floats(0.5, 1.0))
+def test_nothing_that_only_recomputes_is_faster_than_what_is_proven(workload: Workload, share: float) -> None:
+    """Of ops with one output, because of several all are kept or none."""
+    assume(has_single_outputs(workload))
+    limit_bytes = int(share * propose(KeepAll(), workload, 10**6).predicted_peak_bytes)
+
+    proven = propose(Checkmate(), workload, limit_bytes)
+
+    assert proven.complete
+    for rival in (Greedy(actions=(Action.RECOMPUTE,)), Chen(), Chen(square_root=True)):
+        theirs = propose(rival, workload, limit_bytes)
+        assert proven.feasible >= theirs.feasible
+        assert proven.predicted_s <= theirs.predicted_s + 1e-6 or not theirs.feasible
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_step_without_ops_has_a_plan(rounded: bool) -> None:
+    workload = chain(1)
+    nothing = replace(workload, tensors=workload.tensors[:1], ops=(), loss=0)
+
+    assert propose(Checkmate(rounded=rounded), nothing, 100).feasible
 
 
 @pytest.mark.parametrize("rounded", [False, True])

@@ -1,6 +1,7 @@
 """Bad limits, limits that nothing meets, and steps with something odd in them: what every strategy makes of them."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from odd_steps import ODD_STEPS
@@ -50,6 +51,7 @@ def test_an_odd_step_has_a_plan_that_keeps_its_word_and_a_smallest_limit(name: s
     nothing, plenty = at(0), at(2 * peak_bytes(workload, {}))
     least = least_memory(at, nothing, 0, 60.0)
 
+    assert least is not None
     assert least.exact
     for proposal in (nothing, plenty, at(least.memory_bytes)):
         assert proposal.predicted_peak_bytes == memory_profile(proposal.plan).peak_bytes("gpu0")
@@ -131,6 +133,45 @@ def test_the_smallest_limit_is_found_from_above_and_from_below(peaks: dict[int, 
     search = steps_down(peaks)
 
     assert least_memory(search, search(10), 10, 60.0) == LeastMemory(memory_bytes=least, exact=True)
+
+
+def short_of_host(fits_bytes: int, peak_bytes: int):
+    """A search for which the host is too small below ``fits_bytes``; what it finds is within the limit in any case."""
+
+    def at(memory_bytes: int, time_limit_s: float = 60.0) -> Proposal:
+        found = propose(STRATEGIES["keep-all"], chain(1), 100)
+        peak = min(memory_bytes, peak_bytes)
+        return replace(found, feasible=memory_bytes >= fits_bytes, predicted_peak_bytes=peak)
+
+    return at
+
+
+@pytest.mark.parametrize(("fits_bytes", "peak_bytes"), [(50, 90), (90, 90), (100, 90), (11, 10)])
+def test_where_the_host_is_too_small_the_limit_is_the_smallest_that_leaves_enough_on_the_device(
+    fits_bytes: int, peak_bytes: int
+) -> None:
+    search = short_of_host(fits_bytes, peak_bytes)
+
+    least = least_memory(search, search(10), 10, 60.0, most_bytes=1000)
+
+    assert least == LeastMemory(memory_bytes=fits_bytes, exact=True)
+
+
+@pytest.mark.parametrize("limit_bytes", [10, 1000, 2000])
+def test_where_the_host_is_too_small_for_any_limit_there_is_no_smallest(limit_bytes: int) -> None:
+    search = short_of_host(10**9, 90)
+
+    assert least_memory(search, search(limit_bytes), limit_bytes, 60.0, most_bytes=1000) is None
+
+
+def test_a_limit_that_the_host_rules_out_is_found_to_be_none_after_one_that_the_device_does() -> None:
+    """Within 10 bytes it holds 50; within 50, 40 and too much on the host, as within all."""
+    found = propose(STRATEGIES["keep-all"], chain(1), 100)
+
+    def at(memory_bytes: int, time_limit_s: float = 60.0) -> Proposal:
+        return replace(found, feasible=False, predicted_peak_bytes=50 if memory_bytes < 50 else 40)
+
+    assert least_memory(at, at(10), 10, 60.0) is None
 
 
 def test_a_smallest_limit_from_searches_that_were_stopped_is_not_called_exact() -> None:

@@ -97,6 +97,15 @@ def test_the_plan_is_for_the_first_device_that_computes() -> None:
     assert plan_for_policy(chain(2), gpus(2), {}, 0).devices.name == ("gpu0", "host")
 
 
+def test_a_step_that_moves_nothing_needs_no_host() -> None:
+    machine = machine_of([device("only", DeviceKind.GPU)])
+
+    plan = plan_for_policy(chain(2), machine, {1: Action.RECOMPUTE}, 0)
+
+    assert plan.devices.name == ("only",)
+    assert TaskKind.RECOMPUTE in plan.tasks.kind
+
+
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [(DeviceKind.HOST, "has no device that computes"), (DeviceKind.GPU, "has no host device to swap to")],

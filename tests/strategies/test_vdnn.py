@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given, settings
 from proposing import MACHINE, count, propose
 from random_workloads import workloads
+from small_machines import device, machine_of
 from small_networks import ADDITION, CONVOLUTION, LINEAR, network
 
 from stepsim.costmodels import GivenCosts
-from stepsim.plan import TaskKind
+from stepsim.machines import DeviceKind
+from stepsim.plan import Plan, TaskKind
+from stepsim.report import Report, report
 from stepsim.simulator import simulate
 from stepsim.strategies import KeepAll
 from stepsim.strategies.memory.lowering import plan_for_rows
@@ -93,6 +96,22 @@ def test_the_dynamic_choice_moves_as_little_as_fits() -> None:
 
     assert enough == sorted(set(enough), reverse=True)
     assert moved == [0, 4, 10]
+
+
+def test_the_dynamic_choice_looks_no_further_than_the_first_that_fits() -> None:
+    """Where everything can stay, a host is not needed; and what is not chosen is not simulated."""
+    workload, simulated = network(*[CONVOLUTION] * 3), list[Plan]()
+    costs = GivenCosts(seconds={op.kind: 1.0 for op in workload.ops})
+    machine = machine_of([device("gpu0", DeviceKind.GPU)])
+
+    def evaluate(plan: Plan) -> Report:
+        simulated.append(plan)
+        return report(simulate(plan, machine, costs), plan)
+
+    found = VDnnDynamic().plan(workload, machine, costs, memory_bytes=1000, evaluate=evaluate, time_limit_s=60.0)
+
+    assert (found.feasible, count(found, TaskKind.SWAP_OUT)) == (True, 0)
+    assert simulated == [found.plan]
 
 
 @settings(max_examples=40, deadline=None)

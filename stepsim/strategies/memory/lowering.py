@@ -31,21 +31,24 @@ def computing_device(machine: Machine) -> str:
     raise MachineError(f"machine {machine.name!r} has no device that computes")
 
 
-def _host(machine: Machine) -> str:
-    for device in machine.devices:
-        if device.kind is DeviceKind.HOST:
-            return device.name
-    raise MachineError(f"machine {machine.name!r} has no host device to swap to")
+def host_of(machine: Machine) -> str | None:
+    """Where swapped-out tensors go, if there is such a device."""
+    return next((device.name for device in machine.devices if device.kind is DeviceKind.HOST), None)
+
+
+def no_host(machine: Machine) -> MachineError:
+    return MachineError(f"machine {machine.name!r} has no host device to swap to")
 
 
 class _Lowering:
     """Numbers the copies as buffers while it writes the rows."""
 
     def __init__(self, workload: Workload, machine: Machine) -> None:
-        self.workload = workload
+        self.workload, self.machine = workload, machine
         self.builder = builder = PlanBuilder()
         self.device = builder.device(computing_device(machine))
-        self.host = builder.device(_host(machine))
+        host = host_of(machine)
+        self.host = None if host is None else builder.device(host)
         self.compute = builder.stream("compute", self.device)
         self.d2h = builder.stream("d2h", self.device, role="d2h")
         self.h2d = builder.stream("h2d", self.device, role="h2d")
@@ -90,12 +93,17 @@ class _Lowering:
         suffix = " on host" if away else f"#{number}" if number else ""
         return self.builder.buffer(
             tensor.size_bytes,
-            self.host if away else self.device,
+            self._host() if away else self.device,
             owner=NONE if away else self.compute,
             role=str(tensor.role),
             name=tensor.name + suffix,
             tensor=index,
         )
+
+    def _host(self) -> int:
+        if self.host is None:
+            raise no_host(self.machine)
+        return self.host
 
     def _work_of_ops(self) -> list[int]:
         """One entry for all ops of the same signature; it stands for the first of them.

@@ -1,6 +1,7 @@
 """How the search of a memory strategy begins, and how the plan that it ended with is scored."""
 
 import time
+from collections.abc import Mapping
 from numbers import Integral
 
 from stepsim.errors import StepsimError
@@ -26,6 +27,16 @@ def begin(memory_bytes: int, time_limit_s: float) -> float:
     return time.monotonic()
 
 
+def lacking(peaks: Mapping[str, int], machine: Machine, memory_bytes: int) -> dict[str, tuple[int, int]]:
+    """The devices that cannot hold their peak: bytes that they need, and that they have.
+
+    The computing device has ``memory_bytes``, every other all of its own memory.
+    """
+    own = {device.name: device.memory_bytes for device in machine.devices}
+    has = own | {computing_device(machine): memory_bytes}
+    return {name: (peak_bytes, has[name]) for name, peak_bytes in peaks.items() if peak_bytes > has[name]}
+
+
 def propose(
     strategy: str,
     plan: Plan,
@@ -37,14 +48,14 @@ def propose(
     complete: bool,
 ) -> Proposal:
     """The proposal for ``plan``, whose search began at monotonic time ``began_s``."""
-    peak_bytes = memory_profile(plan).peak_bytes(computing_device(machine))
+    peaks = memory_profile(plan).peaks()
     predicted_s = evaluate(plan).makespan_s
     return Proposal(
         strategy=strategy,
         plan=plan,
-        feasible=peak_bytes <= memory_bytes,
+        feasible=not lacking(peaks, machine, memory_bytes),
         complete=complete,
         predicted_s=predicted_s,
-        predicted_peak_bytes=peak_bytes,
+        predicted_peak_bytes=peaks[computing_device(machine)],
         search_seconds=time.monotonic() - began_s,
     )

@@ -29,8 +29,12 @@ from stepsim.strategies.memory.home.strategy import HomeExtended
 from stepsim.strategies.memory.lower_bound import lower_bound_s
 from stepsim.strategies.memory.lowering import computing_device, plan_for_policy
 from stepsim.strategies.memory.prices import Prices, prices_of
-from stepsim.strategies.memory.propose import begin
+from stepsim.strategies.memory.propose import begin, lacking
+from stepsim.strategies.memory.remat.chen import Chen
 from stepsim.strategies.memory.schedule import Action
+from stepsim.strategies.memory.superneurons import SuperNeurons
+from stepsim.strategies.memory.swapadvisor.strategy import SwapAdvisor
+from stepsim.strategies.memory.vdnn import VDnn
 from stepsim.strategies.proposal import Evaluate, Proposal, Strategy
 from stepsim.workloads import Workload
 
@@ -43,6 +47,20 @@ WINDOWS = (1, 2, 4, 8, 16)
 SHARE_OF_RIVALS = 0.5
 """Of the time limit, at most."""
 
+RIVALS: tuple[Strategy, ...] = (
+    Greedy(),
+    Greedy(name="greedy-recompute", actions=(Action.RECOMPUTE,)),
+    Chen(),
+    SuperNeurons(),
+    VDnn(name="vdnn-conv", inputs="conv"),
+    VDnn(),
+    HomeExtended(),
+    Capuchin(slack="best"),
+    SwapAdvisor(),
+)
+"""Each family at its best, the quick ones first, which leave their time to the others. Checkmate is not among them: its
+programs take minutes."""
+
 TRIALS = 16
 """Changed decisions that are simulated in each round: those that the evaluator likes best."""
 
@@ -52,13 +70,13 @@ class Refined:
     """The best plan of ``rivals``, refined; see above.
 
     With ``accounting`` "caching" a plan fits where what PyTorch's caching allocator reserves for it does. It never
-    proposes a plan that takes longer than a rival's that fits; once time is up and something fits no further rival is
-    asked. Complete: rivals and swarms ended by themselves, and if a swarm found the best plan no single decision is
-    left that helps it.
+    proposes a plan that takes longer than that of one of the ``rivals`` that it asked and that fits; once their half of
+    the time is up and something fits no further one is asked. Complete: rivals and swarms ended by themselves, and if a
+    swarm found the best plan no single decision is left that helps it.
     """
 
     name: str = "refined"
-    rivals: tuple[Strategy, ...] = (Greedy(), HomeExtended(), Capuchin(slack="best"))
+    rivals: tuple[Strategy, ...] = RIVALS
     swarm: Swarm = field(
         default_factory=lambda: Swarm(num_particles=40, num_iterations=40, random_share=1.0, leader="ever")
     )
@@ -78,13 +96,19 @@ class Refined:
         began_s = begin(memory_bytes, time_limit_s)
         judge = _Judge(machine, evaluate, memory_bytes, self.accounting)
         judge.hear(plan_for_policy(workload, machine, {}, memory_bytes))
-        share_s, complete = SHARE_OF_RIVALS * time_limit_s / max(len(self.rivals), 1), True
-        for rival in self.rivals:
-            if judge.verdict[0] == 0 and time.monotonic() > began_s + time_limit_s:
+        complete, share_ends_s = True, began_s + SHARE_OF_RIVALS * time_limit_s
+        for number, rival in enumerate(self.rivals):
+            left_s = max(0.0, share_ends_s - time.monotonic())
+            if judge.verdict[0] == 0 and not left_s:
                 complete = False
                 break
             proposal = rival.plan(
-                workload, machine, costs, memory_bytes=memory_bytes, evaluate=evaluate, time_limit_s=share_s
+                workload,
+                machine,
+                costs,
+                memory_bytes=memory_bytes,
+                evaluate=evaluate,
+                time_limit_s=left_s / (len(self.rivals) - number),
             )
             judge.hear(proposal.plan)
             complete = complete and proposal.complete
@@ -116,7 +140,7 @@ class _Judge:
     """Knows the best plan so far: bytes over the limit count first, then seconds, then bytes held."""
 
     def __init__(self, machine: Machine, evaluate: Evaluate, memory_bytes: int, accounting: Accounting) -> None:
-        self.device, self.evaluate = computing_device(machine), evaluate
+        self.machine, self.device, self.evaluate = machine, computing_device(machine), evaluate
         self.memory_bytes, self.accounting = memory_bytes, accounting
         self.verdict: tuple[int, float, int] = (memory_bytes, math.inf, 0)
         self.plans: list[Plan] = []
@@ -127,8 +151,10 @@ class _Judge:
 
     def hear(self, plan: Plan) -> bool:
         """Whether ``plan`` is better than all before."""
-        held_bytes = memory_profile(plan, self.accounting).peak_reserved_bytes(self.device)
-        excess_bytes = max(0, held_bytes - self.memory_bytes)
+        held = memory_profile(plan, self.accounting)
+        held_bytes = held.peak_reserved_bytes(self.device)
+        peaks = held.peaks() | {self.device: held_bytes}
+        excess_bytes = sum(needs - has for needs, has in lacking(peaks, self.machine, self.memory_bytes).values())
         if self.plans and excess_bytes > self.verdict[0]:
             return False
         verdict = (excess_bytes, self.evaluate(plan).makespan_s, held_bytes)

@@ -4,11 +4,12 @@ Rhu et al., "vDNN", MICRO 2016, section 3. Both streams are synchronised at the 
 so a layer takes as long as its copy, if that is longer.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from stepsim.machines import Machine
-from stepsim.plan import Costs
+from stepsim.plan import Costs, Plan
 from stepsim.strategies.memory.lowering import plan_for_policy, plan_for_rows
 from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.rows import Row, settle
@@ -78,7 +79,7 @@ class VDnn:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VDnnDynamic:
     """The paper's dynamic choice (section 3.4) without the choice of algorithms: nothing is offloaded where that fits;
-    else the inputs of convolutions, if that is enough; else all inputs.
+    else the inputs of convolutions, if that is enough and the host can hold them; else all inputs.
     """
 
     name: str = "vdnn-dynamic"
@@ -94,18 +95,19 @@ class VDnnDynamic:
         time_limit_s: float,
     ) -> Proposal:
         began_s = begin(memory_bytes, time_limit_s)
-        plans = (
-            plan_for_policy(workload, machine, {}, memory_bytes),
-            *(
-                plan_for_rows(workload, machine, settle(workload, VDnn(inputs=inputs).rows(workload), memory_bytes))
-                for inputs in ("conv", "all")
-            ),
-        )
-        found = [
-            propose(self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=True)
-            for plan in plans
-        ]
-        return next((proposal for proposal in found if proposal.feasible), found[-1])
+        for plan in self._trials(workload, machine, memory_bytes):
+            found = propose(
+                self.name, plan, machine, evaluate, memory_bytes=memory_bytes, began_s=began_s, complete=True
+            )
+            if found.feasible:
+                break
+        return found
+
+    def _trials(self, workload: Workload, machine: Machine, memory_bytes: int) -> Iterator[Plan]:
+        """One after another: where nothing has to leave, no host is needed."""
+        yield plan_for_policy(workload, machine, {}, memory_bytes)
+        for vdnn in (VDnn(inputs="conv"), VDnn(inputs="all")):
+            yield plan_for_rows(workload, machine, settle(workload, vdnn.rows(workload), memory_bytes))
 
 
 def _offloads(workload: Workload, inputs: Inputs) -> dict[int, list[int]]:

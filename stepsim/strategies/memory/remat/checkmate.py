@@ -7,8 +7,11 @@ of the count of hazards: the same integer points, a tighter relaxation, and no i
 """
 
 import math
+import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +20,9 @@ from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import csr_matrix
 
 from stepsim.strategies.memory.remat.problem import Recomputation, Schedule, peak_bytes, with_least_work
+
+STDOUT = 1
+"""The file descriptor that programs in C write to."""
 
 Floats = NDArray[np.float64]
 Key = tuple[str, int, int, int]
@@ -101,7 +107,7 @@ class _Program:
     def __init__(self, problem: Recomputation, budget_bytes: int) -> None:
         self.problem = problem
         room = max(budget_bytes - problem.fixed_bytes, 1)
-        self.size = (problem.size_bytes / room).tolist()
+        self.size, self.staying = (problem.size_bytes / room).tolist(), (problem.staying_bytes / room).tolist()
         self.columns: dict[Key, int] = {key: place for place, key in enumerate(self._variables())}
         self.cost = np.zeros(len(self.columns))
         for (kind, _, node, _), place in self.columns.items():
@@ -118,13 +124,14 @@ class _Program:
         matrix = csr_matrix((value, (number, place)), shape=(len(rows), len(self.columns)))
         limits = LinearConstraint(matrix, [row[1] for row in rows], [row[2] for row in rows])
         kinds = np.array([key[0] in ("computed", "kept") for key in self.columns], dtype=float)
-        return milp(
-            self.cost,
-            integrality=kinds * whole,
-            bounds=self._bounds(),
-            constraints=limits,
-            options={"time_limit": max(time_limit_s, 0.1)},
-        )
+        with _silenced():
+            return milp(
+                self.cost,
+                integrality=kinds * whole,
+                bounds=self._bounds(),
+                constraints=limits,
+                options={"time_limit": max(time_limit_s, 0.1)},
+            )
 
     def schedule(self, values: Floats, threshold: float) -> Schedule:
         kept = np.zeros((len(self.problem),) * 2, np.bool_)
@@ -145,7 +152,7 @@ class _Program:
 
     def _freeable(self, node: int) -> list[int]:
         """What may go after ``node`` ran."""
-        return [used for used in (*self.problem.parents[node], node) if not self.problem.stays[used]]
+        return [used for used in (*self.problem.parents[node], node) if self.size[used]]
 
     def _bounds(self) -> Bounds:
         low, high = np.zeros(len(self.columns)), np.ones(len(self.columns))
@@ -153,8 +160,6 @@ class _Program:
             if kind == "computed":
                 low[place] = stage == node
                 high[place] = stage <= self.problem.last_run[node]
-            elif kind == "kept":
-                low[place] = self.problem.stays[node]
         return Bounds(low, high)
 
     def _rows(self) -> Iterator[Row]:
@@ -162,6 +167,8 @@ class _Program:
             for node in range(stage + 1):
                 yield from self._needs(stage, node)
                 yield self._level(stage, node)
+                if self.staying[node]:
+                    yield self._level_with_what_stays(stage, node)
                 for freed in self._freeable(node):
                     yield from self._frees(stage, node, freed)
 
@@ -177,14 +184,19 @@ class _Program:
         return {("computed", stage, node, -1): 1.0} | kept
 
     def _level(self, stage: int, node: int) -> Row:
-        """What lies there while ``node`` runs or would run."""
+        """What lies there while ``node`` runs or would run, but for what it makes that stays."""
         row: dict[Key, float] = {("level", stage, node, -1): -1.0, ("computed", stage, node, -1): self.size[node]}
         if node == 0:
             row |= {("kept", stage, other, -1): self.size[other] for other in range(stage)}
-        else:
-            row[("level", stage, node - 1, -1)] = 1.0
-            row |= {("freed", stage, node - 1, freed): -self.size[freed] for freed in self._freeable(node - 1)}
+            stayed = sum(self.staying[:stage])
+            return row, -stayed, -stayed
+        row[("level", stage, node - 1, -1)] = 1.0
+        row |= {("freed", stage, node - 1, freed): -self.size[freed] for freed in self._freeable(node - 1)}
         return row, 0.0, 0.0
+
+    def _level_with_what_stays(self, stage: int, node: int) -> Row:
+        level: dict[Key, float] = {("level", stage, node, -1): 1.0}
+        return level | {("computed", stage, node, -1): self.staying[node]}, -np.inf, 1.0
 
     def _frees(self, stage: int, node: int, freed: int) -> Iterator[Row]:
         """Only after a run, only what is not kept, and only when no later node of the stage reads it."""
@@ -195,3 +207,17 @@ class _Program:
         for child in self.problem.children[freed]:
             if node < child <= stage:
                 yield gone | {("computed", stage, child, -1): 1.0}, -np.inf, 1.0
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """HiGHS writes some lines to the standard output of the process, whatever it is told."""
+    sys.stdout.flush()
+    kept = os.dup(STDOUT)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), STDOUT)
+    try:
+        yield
+    finally:
+        os.dup2(kept, STDOUT)
+        os.close(kept)

@@ -13,12 +13,12 @@ from stepsim.strategies.memory.propose import begin, propose
 from stepsim.strategies.memory.remat.problem import (
     Recomputation,
     Schedule,
-    peak_bytes,
+    keep_everything,
     recomputation_of,
     rows_of,
     with_least_work,
 )
-from stepsim.strategies.memory.rows import settle
+from stepsim.strategies.memory.rows import resident_bytes, settle
 from stepsim.strategies.proposal import Evaluate, Proposal
 from stepsim.workloads import Workload
 
@@ -26,14 +26,18 @@ SETTING_UP_S = 1.5e-4
 """For each pair of nodes, before HiGHS first looks at its clock: 32 s for the 460 of ResNet-50, on one core of a server
 of 2026."""
 
+FIRST_ROUNDED = 0.25
+"""Of the time limit of the integer program, for the relaxation."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkmate:
     """The least work by recomputation alone (Jain et al., MLSys 2020); nodes are ops, forward and backward.
 
     With ``rounded`` the linear relaxation, rounded in two phases; else the integer program, which is exact when it ends
-    within the time limit. No program is set up where everything fits, or where setting it up takes all the time. Where
-    it gives nothing, whatever can be recomputed is not kept from stage to stage.
+    within the time limit; before it what the relaxation gives in a part of that time, in case it does not. No program
+    is set up where everything fits, or where setting it up takes all the time. Where there is nothing else, whatever
+    can be recomputed is not kept from stage to stage.
     """
 
     name: str = "checkmate"
@@ -51,8 +55,11 @@ class Checkmate:
     ) -> Proposal:
         began_s = begin(memory_bytes, time_limit_s)
         problem = recomputation_of(workload, _op_seconds(workload, prices_of(workload, machine, costs)))
-        schedule, complete = self._schedule(problem, memory_bytes, time_limit_s)
-        rows = list(settle(workload, rows_of(workload, schedule), memory_bytes))
+        everything = list(settle(workload, rows_of(workload, keep_everything(problem)), memory_bytes))
+        rows, complete = everything, True
+        if max(resident_bytes(workload, everything)) > memory_bytes:
+            schedule, complete = self._schedule(problem, memory_bytes, time_limit_s)
+            rows = list(settle(workload, rows_of(workload, schedule), memory_bytes))
         return propose(
             self.name,
             plan_for_rows(workload, machine, rows),
@@ -67,15 +74,19 @@ class Checkmate:
         """The schedule, and whether the search ended by itself."""
         from stepsim.strategies.memory.remat.checkmate import solve, solve_rounded
 
-        everything, nothing = (
-            with_least_work(problem, np.full((len(problem),) * 2, kept, np.bool_)) for kept in (True, False)
-        )
-        if peak_bytes(problem, everything) <= memory_bytes:
-            return everything, True
         if SETTING_UP_S * len(problem) ** 2 > time_limit_s:
-            return nothing, False
-        found = (solve_rounded if self.rounded else solve)(problem, memory_bytes, time_limit_s=time_limit_s)
-        return found.schedule or nothing, found.complete
+            return _nothing_kept(problem), False
+        share_s = time_limit_s if self.rounded else FIRST_ROUNDED * time_limit_s
+        found = [solve_rounded(problem, memory_bytes, time_limit_s=share_s)]
+        if not self.rounded:
+            found.append(solve(problem, memory_bytes, time_limit_s=time_limit_s - share_s))
+        schedules = [solution.schedule for solution in found if solution.schedule is not None]
+        best = min(schedules, key=lambda schedule: schedule.seconds(problem), default=None)
+        return best or _nothing_kept(problem), found[-1].complete
+
+
+def _nothing_kept(problem: Recomputation) -> Schedule:
+    return with_least_work(problem, np.zeros((len(problem),) * 2, np.bool_))
 
 
 def _op_seconds(workload: Workload, prices: Prices) -> Sequence[float]:
