@@ -3,7 +3,7 @@
 Reproduces: HOME (IEEE TC 2023), figure 6: throughput against batch, six models, on an RTX 2080 Ti.
 Claim:      of the paper, means over the batches: HOME over vDNN 3.58, 5.43, 4.47, 4.16, 3.35, 1.66; over Capuchin
             1.13-1.19; over SuperNeurons 1.37-1.69. `experiments.home_setting` says on which models what was fitted.
-Needs:      nothing; about ten minutes on two cores, no GPU.
+Needs:      nothing; about half an hour on two cores, no GPU.
 Writes:     home_figure6.csv and home_figure6.png in the output folder.
 
 The vDNN that the paper describes (inputs of convolutions) cannot be the one that it plots; both stand in the table. So
