@@ -234,14 +234,19 @@ def _rank_correlation(table: pd.DataFrame) -> float:
 
 
 def plot(with_evaluator: pd.DataFrame, on_cpu: pd.DataFrame) -> Figure:
-    """The evaluator over the simulator, by model; predicted against measured on the CPU."""
+    """The evaluator over the simulator, by model and reading; predicted against measured on the CPU."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    ratio = with_evaluator["evaluator_s"] / with_evaluator["simulator_s"]
     groups = with_evaluator.groupby("model", sort=False).groups
-    left.boxplot([ratio[rows] for rows in groups.values()], tick_labels=list(groups), whis=(0, 100))
-    left.set(ylabel="evaluator / simulator", title="random policies")
+    for column, color, label in (("evaluator_s", "C0", "copies queue"), ("no_queues_s", "C1", "no queues")):
+        ratio = with_evaluator[column] / with_evaluator["simulator_s"]
+        boxes = left.boxplot([ratio[rows] for rows in groups.values()], tick_labels=list(groups), whis=(0, 100))
+        for part in (*boxes["boxes"], *boxes["medians"], *boxes["whiskers"], *boxes["caps"]):
+            part.set_color(color)
+        boxes["boxes"][0].set_label(label)
+    left.set(ylabel="evaluator / simulator", title="random policies", ylim=(0, 1.1))
     left.tick_params(axis="x", rotation=30)
+    left.legend(fontsize=8)
     right.errorbar(on_cpu["predicted_s"] * 1e3, on_cpu["measured_s"] * 1e3, on_cpu["spread_s"] * 1e3, fmt=".")
     ends = [on_cpu["measured_s"].min() * 1e3, on_cpu["measured_s"].max() * 1e3]
     right.plot(ends, ends, color="0.6", linewidth=1)
