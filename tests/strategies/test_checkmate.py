@@ -1,5 +1,6 @@
 """Checkmate's program against every table of a small problem, and what its schedules become."""
 
+import ctypes
 import itertools
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from small_workloads import chain
 from stepsim.memory import memory_profile
 from stepsim.plan import TaskKind
 from stepsim.strategies import Greedy, KeepAll
-from stepsim.strategies.memory.remat.checkmate import Solution, solve, solve_rounded
+from stepsim.strategies.memory.remat.checkmate import Solution, _silenced, solve, solve_rounded
 from stepsim.strategies.memory.remat.chen import Chen
 from stepsim.strategies.memory.remat.problem import (
     Recomputation,
@@ -249,3 +250,14 @@ def test_what_draws_random_numbers_runs_again_like_anything_else() -> None:
 
     assert count(found, TaskKind.RECOMPUTE) > 0
     assert found.predicted_s == propose(Checkmate(), workload, 61).predicted_s
+
+
+def test_what_the_solver_writes_does_not_reach_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    """Not even when the buffers of C are written out, which may be as late as the end of the process."""
+    c = ctypes.CDLL(None)
+
+    with _silenced():
+        c.printf(b"HighsMipSolverData\n")
+
+    c.fflush(None)
+    assert capfd.readouterr().out == ""

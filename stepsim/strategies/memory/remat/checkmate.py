@@ -6,6 +6,7 @@ of the count of hazards: the same integer points, a tighter relaxation, and no i
 ``kept``.
 """
 
+import ctypes
 import math
 import os
 import sys
@@ -219,5 +220,6 @@ def _silenced() -> Iterator[None]:
     try:
         yield
     finally:
+        ctypes.CDLL(None).fflush(None)  # else its lines wait in the buffer of C, and come out later
         os.dup2(kept, STDOUT)
         os.close(kept)
